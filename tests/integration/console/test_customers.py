@@ -328,10 +328,16 @@ def test_a_balance_is_made_and_topped_up_and_the_opposite_takes_it_back(eve, ids
     }
     fill(eve, f"{CUSTOMERS}/{ids['acme']}/balances/new", **fields)
     assert "You made the balance" in eve.text
-    fill(eve, eve.path, "book", amount="100.10", description="Transfer 7")
+    today = eve.fields("book")["appliedDate"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", today[0])
+    fill(eve, eve.path, "book", amount="0", appliedDate=today[0])
+    assert "it must not be zero" in eve.text
+    fill(eve, eve.path, "book", amount="100,10", description="Transfer 7", appliedDate="2026-02-01")
     assert "You booked it" in eve.text
+    assert "Last day" not in eve.text.partition("Edit")[0]
+    assert "Until Dec 31, 2028" in eve.text
     assert re.search(r"Left \$?100\.10", eve.text)
-    assert "Transfer 7 Ada Lovelace 100.10" in eve.text
+    assert "Feb 1, 2026 Transfer 7 Ada Lovelace 100.10" in eve.text
     fill(eve, eve.path, "book", amount="much")
     assert "amount" in eve.text
     assert 'value="much"' in eve.page.text

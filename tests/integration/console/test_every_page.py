@@ -1,13 +1,20 @@
 """Every page that a link leads to: for everybody who may sign in, with the data of the sample."""
 
 import re
+from datetime import timedelta
 from html import unescape
 from typing import NamedTuple
 
 import pytest
 from argon2 import PasswordHasher
 
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.access import login
+from meterlake.pipeline.access.customer_links import create_link
+from meterlake.pipeline.billing import bills as bill_verbs
+from meterlake.stores.state.core.pages import Page
 from tests.console_world import sample_console, shape_of
 from tests.people import allow, deny
 
@@ -31,6 +38,10 @@ PEOPLE = {
     "nobody": [],
 }
 REFUSED = 403
+# A number with its unit, before an amount: the quantity of a line.
+QUANTITY = (
+    r'value="([^"]*)" title="[^"]*">[^<]*</data></td>\s*<td>([^<]*)</td>\s*<td class="number"><data'
+)
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +117,20 @@ def test_no_page_shows_a_bare_id_as_the_name_of_something(pages):
             shown[page.address] = found[:3]
 
     assert shown == {}
+
+
+def test_a_customer_reads_the_quantities_that_finance_reads(world):
+    ada = world.browser("administrator@example.com")
+    organization = world.home.organization
+    with organization.reading() as reader:
+        account = reader.find(Account, "nordwind-logistics").id
+    [bill] = bill_verbs.list_bills_of_account(organization, account, Page(1))["data"]
+    bill_verbs.set_status(organization, "test", bill["id"], BillStatus.APPROVED)
+    end = format_instant(world.home.stores.now() + timedelta(days=30))
+    _, token = create_link(organization, "test", account, {"name": "a", "dtExpiry": end})
+
+    ada.go(f"/customer/{token}/bills/{bill['id']}")
+    theirs = sorted(re.findall(QUANTITY, ada.page.text))
+    ada.go(f"/console/bills/{bill['id']}")
+    assert theirs
+    assert theirs == sorted(re.findall(QUANTITY, ada.page.text))

@@ -3,10 +3,13 @@
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meterlake.api.openapi.examples import example_id, request_example
 from meterlake.console.shell.form_fields import FieldKind, fields_of_body, fields_of_resource
-from meterlake.console.shell.form_texts import document_of, local_text, texts_of
+from meterlake.console.shell.form_texts import document_of, local_text, texts_of, typed_number
+from meterlake.model.errors import Invalid
 from meterlake.model.resources import RESOURCES
 from meterlake.model.values import wire
 
@@ -63,9 +66,49 @@ def test_a_row_without_text_is_none_and_the_others_keep_their_order():
 
 def test_what_is_no_number_goes_to_the_api_as_it_was_typed():
     fields = fields_of_resource("planTemplates")
-    found = document_of(fields, {"standingCharge": ["1,5"]}, ZONE, {})
+    found = document_of(fields, {"standingCharge": ["1.5.0"]}, ZONE, {})
 
-    assert found["standingCharge"] == "1,5"
+    assert found["standingCharge"] == "1.5.0"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        *(("1234.5", "1234.5"), ("1,50", "1.50"), ("-1,5", "-1.5"), ("1.234,56", "1234.56")),
+        *(("1,234.56", "1234.56"), ("1.234.567,8", "1234567.8"), ("1,2345", "1.2345")),
+        *(("1 234.56", "1234.56"), ("1\u00a0234,56", "1234.56"), ("1'234.50", "1234.50")),
+        *(("0,123", "0.123"), ("+7", "7"), (" 12.50 ", "12.50"), ("1.250", "1.250")),
+    ],
+)
+def test_a_number_is_read_as_people_write_it(typed, meant):
+    assert typed_number("amount", typed) == Decimal(meant)
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "1e3", "NaN", "Infinity", "0x10", "1,2,3", "1.2.3", "1,23.4", "٣", "12 34", "--1"]
+)
+def test_what_is_no_number_stays_a_text(typed):
+    assert typed_number("amount", typed) == typed
+
+
+@pytest.mark.parametrize("typed", ["1,234", "-12,500", "999,000"])
+def test_a_number_that_may_mean_two_is_refused_with_both(typed):
+    either = {typed.replace(",", "."), typed.replace(",", "")}
+    with pytest.raises(Invalid, match="it may mean") as refused:
+        typed_number("amount", typed)
+
+    assert all(each in str(refused.value) for each in either)
+
+
+@given(
+    st.decimals(
+        allow_nan=False, allow_infinity=False, places=4, min_value=-(10**12), max_value=10**12
+    )
+)
+def test_a_number_of_four_decimals_is_read_back_in_either_style(number):
+    english, german = f"{number:,.4f}", f"{number:,.4f}".translate(str.maketrans(",.", ".,"))
+
+    assert typed_number("amount", english) == typed_number("amount", german) == number
 
 
 @pytest.mark.parametrize(

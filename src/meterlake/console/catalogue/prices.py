@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from meterlake.console.shell.addresses import address_of
 from meterlake.console.shell.entity_forms import label_of
+from meterlake.console.shell.form_texts import typed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
@@ -88,10 +89,10 @@ def _factors(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _number(name: str, text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise Invalid(name, text, "it must be a number such as 1.07") from None
+    found = typed_number(name, text)
+    if isinstance(found, str):
+        raise Invalid(name, text, "it must be a number such as 1.07")
+    return found
 
 
 async def apply_prices(visit: Visit) -> Response:

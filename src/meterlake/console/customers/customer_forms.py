@@ -7,11 +7,12 @@ what was typed in its place.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.form_texts import typed_number
 from meterlake.console.shell.page import Visit
 from meterlake.model.values.period import format_instant, midnight
 
@@ -103,7 +104,7 @@ class CustomerField:
         """What a text becomes for the API; what is none stays a text, which the API refuses."""
         match self.kind:
             case "amount" | "whole":
-                return number_or_text(text)
+                return typed_number(self.name, text)
             case "start" | "last":
                 day = _day(text)
                 if day is None:
@@ -130,15 +131,6 @@ def _day(text: str) -> date | None:
         return date.fromisoformat(text) if len(text) == _DATE else None
     except ValueError:
         return None
-
-
-def number_or_text(text: str) -> Decimal | str:
-    """A number; what is none stays a text, which the API refuses."""
-    try:
-        found = Decimal(text)
-    except InvalidOperation:
-        return text
-    return found if found.is_finite() else text
 
 
 async def load_choices(
@@ -202,7 +194,7 @@ async def body_of(
         value = await _typed(visit, each)
         _put(body, list(each.path), value)
     if before is not None:
-        body["version"] = number_or_text(visit.field("version"))
+        body["version"] = typed_number("version", visit.field("version"))
     return body
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -26,6 +27,8 @@ from meterlake.console.customers.customer_things import (
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.page import PageFunction, Visit, page
+from meterlake.model.errors import Invalid
+from meterlake.model.values.period import format_instant, midnight
 
 _BEFORE: Final = "To take it back, type what stands under “What happened” of the customer."
 # What a plan in force can become, and what is booked on a balance.
@@ -45,7 +48,13 @@ _BOOKING: Final = (
     CustomerField(
         "currencyPaid", "Currency of the payment", "choice", choices="/picklists/currency"
     ),
-    CustomerField("appliedDate", "Counts from", "start", "Empty: now."),
+    CustomerField(
+        "appliedDate",
+        "Counts from",
+        "start",
+        "It pays for bills dated after this day. Empty: from the balance's first day, so that it"
+        " also pays for bills that exist already, unless they are locked.",
+    ),
 )
 # What ends together when a customer leaves.
 _LEAVING: Final = (
@@ -309,11 +318,13 @@ async def show_thing(visit: Visit) -> Response:
 
 
 async def _booked(visit: Visit, balance: Mapping[str, Any]) -> dict[str, Any]:
+    today = midnight(visit.today, ZoneInfo(visit.session.zone))
     answer = await visit.api.find(
         f"/balances/{balance['id']}/transactions", pageSize=50, nextToken=visit.query("page")
     )
     return {
         "booking": _BOOKING if visit.may("PostBalanceTransaction") else (),
+        "booking_begins": {"appliedDate": format_instant(today)},
         "booked": rows_of(answer),
         "later": answer and answer.get("nextToken"),
     }
@@ -351,6 +362,8 @@ async def change_thing(visit: Visit) -> Response:
             return await _replace(visit, found)
         case "book" if thing is BALANCES:
             body = await body_of(visit, _BOOKING)
+            if body.get("amount") == 0:
+                raise Invalid("amount", visit.field("amount"), "it must not be zero")
             await visit.api.send("POST", f"{place}/transactions", body)
             return visit.go(target, "You booked it. Book the opposite amount to take it back.")
         case _:

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.customers.customer_forms import number_or_text
 from meterlake.console.customers.customer_things import CUSTOMERS
+from meterlake.console.shell.form_texts import typed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.period import Month, format_instant, midnight
 
@@ -108,7 +108,7 @@ async def change_price(visit: Visit) -> Response:
             return await show_price(visit, effect)
         case "save":
             change = {
-                "version": number_or_text(visit.field("version")),
+                "version": typed_number("version", visit.field("version")),
                 "startDate": _start(visit),
                 "pricingBands": _bands(visit),
             }
@@ -124,7 +124,8 @@ async def change_price(visit: Visit) -> Response:
 
 def _bands(visit: Visit) -> list[dict[str, Any]]:
     return [
-        {name: number_or_text(row[name].strip() or "0") for name in _BAND} for row in _typed(visit)
+        {name: typed_number(name, row[name].strip() or "0") for name in _BAND}
+        for row in _typed(visit)
     ]
 
 

@@ -132,8 +132,8 @@ PLANS: Final = Thing(
     filters=(("includeall", True),),
     columns=(
         Column("Plan", "name"),
-        Column("From", "startDate", "instant"),
-        Column("Until", "endDate", "instant"),
+        Column("From", "startDate", "starts"),
+        Column("Until", "endDate", "ends"),
         Column("Who pays for children", "childBillingMode", "words"),
     ),
     fields=(
@@ -165,8 +165,8 @@ BALANCES: Final = Thing(
     columns=(
         Column("Balance", "name"),
         _CODE,
-        Column("From", "startDate", "instant"),
-        Column("Until", "endDate", "instant"),
+        Column("From", "startDate", "starts"),
+        Column("Until", "endDate", "ends"),
         Column("Left", "amount", "money"),
     ),
     fields=(

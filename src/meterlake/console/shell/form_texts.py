@@ -21,6 +21,11 @@ from meterlake.model.values.period import format_instant
 Texts = Mapping[str, list[str]]
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,60}(\.[0-9]{1,60})?")
+# With a comma before the decimals, or commas between thousands; `1,234` may be either.
+_COMMA: Final = re.compile(r"[+-]?([0-9]{1,60}|[0-9]{1,3}(\.[0-9]{3}){1,15}),[0-9]{1,60}")
+_THOUSANDS: Final = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3}){1,15}\.[0-9]{1,60}")
+_EITHER: Final = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+_BETWEEN_DIGITS: Final = re.compile(r"(?<=[0-9])[\s'\u2019](?=[0-9]{3})")
 _ROW: Final = re.compile(r"[0-9]{1,6}")
 _SEVERAL: Final = frozenset({FieldKind.CHOICES, FieldKind.REFERENCES})
 _YES_NO: Final = {"true": True, "false": False}
@@ -151,9 +156,10 @@ def _split(text: str) -> list[str]:
 
 def _scalar(field: FormField, text: str, zone: str, before: Any) -> Any:
     match field.kind:
-        case FieldKind.NUMBER | FieldKind.WHOLE if _NUMBER.fullmatch(text):
-            number = Decimal(text)
-            return int(number) if number == int(number) else number
+        case FieldKind.NUMBER | FieldKind.WHOLE:
+            number = typed_number(field.name, text)
+            is_whole = isinstance(number, Decimal) and number == int(number)
+            return int(number) if is_whole else number
         case FieldKind.YES_NO:
             return _YES_NO.get(text, text)
         case FieldKind.INSTANT:
@@ -167,6 +173,26 @@ def _scalar(field: FormField, text: str, zone: str, before: Any) -> Any:
                 raise Invalid(field.name, text[:80], "it must be JSON") from None
         case _:
             return text
+
+
+def typed_number(name: str, text: str) -> Decimal | str:
+    """A number as people write it: `1234.5`, `1,50`, `1.234,56`, `1 234.56`.
+
+    What is none stays the text that it is: the API says so in its own words.
+
+    Raises:
+        Invalid: It may be two numbers.
+    """
+    found = _BETWEEN_DIGITS.sub("", text.strip())
+    if _EITHER.fullmatch(found):
+        decimal, whole = found.replace(",", "."), found.replace(",", "")
+        rule = f"it may mean {decimal} or {whole}; write one of them"
+        raise Invalid(name, text, rule)
+    if _COMMA.fullmatch(found):
+        found = found.replace(".", "").replace(",", ".")
+    elif _THOUSANDS.fullmatch(found):
+        found = found.replace(",", "")
+    return Decimal(found) if _NUMBER.fullmatch(found) else text
 
 
 def _instant(text: str, zone: str) -> str:

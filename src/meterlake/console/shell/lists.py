@@ -23,7 +23,9 @@ from meterlake.stages.export.column_kinds import MARK, STARTS
 PAGE: Final = 50
 _DOWNLOAD_PAGE: Final = 100
 
-Kind = Literal["text", "code", "number", "money", "day", "instant", "status", "words", "author"]
+# `starts` and `ends` are instants, shown as the first and the last day if they are midnights.
+Days = Literal["day", "instant", "starts", "ends"]
+Kind = Literal["text", "code", "number", "money", "status", "words", "author"] | Days
 # Adds members to the rows of one page: names beside ids.
 Completion = Callable[[Visit, list[dict[str, Any]]], Awaitable[None]]
 

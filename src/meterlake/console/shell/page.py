@@ -352,9 +352,33 @@ def day(value: str | date, locale: Locale) -> Markup:
 
 def instant(value: str, zone: str, locale: Locale) -> Markup:
     """An instant in the organization's time zone; UTC on hover."""
-    found = datetime.fromisoformat(value)
-    shown = format_datetime(found, "medium", tzinfo=ZoneInfo(zone), locale=locale)
-    utc = f"{found.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    shown = format_datetime(_local(value, zone), "medium", locale=locale)
+    return _time(value, str(shown))
+
+
+def starts(value: str, zone: str, locale: Locale) -> Markup:
+    """The day that an instant begins by the clocks of a zone; the instant if it is within one."""
+    local = _local(value, zone)
+    if local.time() != time.min:
+        return instant(value, zone, locale)
+    return _time(value, str(format_date(local, "medium", locale=locale)))
+
+
+def ends(value: str, zone: str, locale: Locale) -> Markup:
+    """The last day before an instant that is a midnight; the instant if it is within a day."""
+    local = _local(value, zone)
+    if local.time() != time.min:
+        return instant(value, zone, locale)
+    last = local.date() - timedelta(days=1)
+    return _time(value, str(format_date(last, "medium", locale=locale)))
+
+
+def _local(value: str, zone: str) -> datetime:
+    return datetime.fromisoformat(value).astimezone(ZoneInfo(zone))
+
+
+def _time(value: str, shown: str) -> Markup:
+    utc = f"{datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(value, utc, shown)
 
 
@@ -373,12 +397,8 @@ def period(start: str, end: str, zone: str, locale: Locale) -> Markup:
     if "T" not in start:
         last = date.fromisoformat(end) - timedelta(days=1)
         return Markup("{} to {}").format(day(start, locale), day(last, locale))
-    first, after = (
-        datetime.fromisoformat(each).astimezone(ZoneInfo(zone)) for each in (start, end)
-    )
-    if first.time() == after.time() == time.min:
-        last = after.date() - timedelta(days=1)
-        return Markup("{} to {}").format(day(first.date(), locale), day(last, locale))
+    if all(_local(each, zone).time() == time.min for each in (start, end)):
+        return Markup("{} to {}").format(starts(start, zone, locale), ends(end, zone, locale))
     return Markup("{} to {}").format(instant(start, zone, locale), instant(end, zone, locale))
 
 
@@ -407,6 +427,8 @@ def _templates() -> Environment:
         "money": money,
         "day": day,
         "instant": instant,
+        "starts": starts,
+        "ends": ends,
         "period": period,
         "words": words,
         "month": month_name,
