@@ -102,10 +102,17 @@ def test_what_the_api_refuses_is_not_offered(world):
     reader.go(BACKFILLS)
     assert reader.page.status_code == 200
     assert f'href="{BACKFILLS}/new"' not in reader.page.text
+    token = reader.hidden()["csrf"]
+    body = {"csrf": token, "action": "start", "source": "twice.csv", "reason": "x"}
+    reader.page = reader.client.post(f"{BACKFILLS}/new?mode=retract", data=body)
+    assert reader.page.status_code == 403
     reader.go(f"{BACKFILLS}/new?mode=retract")
-    reader.press("start", source="twice.csv", reason="x")
     assert reader.page.status_code == 403
     reader.go(f"{BACKFILLS}/nothing")
     assert reader.page.status_code == 404
-    reader.go(f"{BACKFILLS}/new?mode=none")
-    assert reader.page.status_code == 404
+
+
+def test_there_are_four_kinds_of_backfills(world):
+    ada = world.browser("ada@example.com")
+    ada.go(f"{BACKFILLS}/new?mode=none")
+    assert ada.page.status_code == 404

@@ -134,3 +134,22 @@ def test_a_customer_reads_the_quantities_that_finance_reads(world):
     ada.go(f"/console/bills/{bill['id']}")
     assert theirs
     assert theirs == sorted(re.findall(QUANTITY, ada.page.text))
+
+
+def test_who_may_only_read_sees_no_form_by_its_address_either(world):
+    administrator, reader = (
+        world.browser(f"{name}@example.com") for name in ("administrator", "reader")
+    )
+    forms = [
+        address
+        for address in administrator.crawl()
+        if re.search(r"/(new|edit|delete|attach|file)$", address.partition("?")[0])
+    ]
+    shown = []
+    for address in forms:
+        reader.go(address)
+        if reader.page.status_code != REFUSED:
+            shown.append(address)
+
+    assert len(forms) > 20
+    assert shown == []

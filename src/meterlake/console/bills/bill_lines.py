@@ -86,6 +86,8 @@ async def show_memo_form(visit: Visit) -> Response:
     bill = await visit.api.get(f"/bills/{visit.request.path_params['id']}")
     if "memo" in visit.request.path_params:
         memo = await visit.api.get(_memo_path(visit))
+    else:
+        visit.require(f"Post{_KINDS[kind]}LineItem")
     reasons = await visit.api.every(f"/picklists/{kind}reasons")
     lines = [each for each in bill["lineItems"] if each.get("productId")]
     zone = ZoneInfo(bill["timezone"])

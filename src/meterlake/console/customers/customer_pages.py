@@ -260,6 +260,7 @@ async def list_things(visit: Visit) -> Response:
 async def new_thing(visit: Visit) -> Response:
     """The form of a new thing."""
     thing, customer = _thing(visit), await _customer(visit)
+    visit.require(thing.operations[1])
     config = await visit.api.find("/organizationconfig") or {}
     return visit.page(
         "customers/form.html",
@@ -384,8 +385,10 @@ async def _replace(visit: Visit, found: Mapping[str, Any]) -> Response:
     )
 
 
-def _routes(path: str, show: PageFunction, change: PageFunction | None, name: str) -> list[Route]:
-    found = [Route(path, page(show), methods=["GET"], name=name)]
+def _routes(
+    path: str, show: PageFunction, change: PageFunction | None, name: str, needs: str = ""
+) -> list[Route]:
+    found = [Route(path, page(show, needs=needs), methods=["GET"], name=name)]
     if change is not None:
         again = page(change, back=show)
         found.append(Route(path, again, methods=["POST"], name=f"{name}Change"))
@@ -394,10 +397,14 @@ def _routes(path: str, show: PageFunction, change: PageFunction | None, name: st
 
 _CUSTOMER: Final = f"{CUSTOMERS}/{{id}}"
 ROUTES: Final = (
-    *_routes(f"{CUSTOMERS}/new", new_customer, make_customer, "ConsoleCustomerNew"),
-    *_routes(f"{_CUSTOMER}/edit", edit_customer, change_customer, "ConsoleCustomerEdit"),
+    *_routes(f"{CUSTOMERS}/new", new_customer, make_customer, "ConsoleCustomerNew", "PostAccount"),
+    *_routes(
+        f"{_CUSTOMER}/edit", edit_customer, change_customer, "ConsoleCustomerEdit", "PutAccount"
+    ),
     *_routes(f"{_CUSTOMER}/children", list_children, None, "ConsoleChildren"),
-    *_routes(f"{_CUSTOMER}/children/attach", attach_child, make_child, "ConsoleChildAttach"),
+    *_routes(
+        f"{_CUSTOMER}/children/attach", attach_child, make_child, "ConsoleChildAttach", "PutAccount"
+    ),
     *_routes(f"{_CUSTOMER}/{{kind}}", list_things, None, "ConsoleThings"),
     *_routes(f"{_CUSTOMER}/{{kind}}/new", new_thing, make_thing, "ConsoleThingNew"),
     *_routes(f"{_CUSTOMER}/{{kind}}/{{item}}", show_thing, change_thing, "ConsoleThing"),

@@ -170,7 +170,9 @@ async def change_backfill(visit: Visit) -> Response:
 
 ROUTES: Final = (
     Route(BACKFILLS, page(list_backfills), methods=["GET"], name="ConsoleBackfills"),
-    Route(NEW, page(new_backfill), methods=["GET"], name="ConsoleBackfillNew"),
+    Route(
+        NEW, page(new_backfill, needs="StartBackfill"), methods=["GET"], name="ConsoleBackfillNew"
+    ),
     Route(NEW, page(start_backfill, new_backfill), methods=["POST"], name="ConsoleBackfillStart"),
     Route(f"{BACKFILLS}/{{id}}", page(show_backfill), methods=["GET"], name="ConsoleBackfill"),
     Route(

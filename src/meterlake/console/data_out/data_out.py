@@ -375,7 +375,12 @@ ROUTES: Final = (
     Route(SCHEDULES, page(list_schedules), methods=["GET"], name="ConsoleSchedules"),
     Route(f"{SCHEDULES}/{{id}}", page(show_schedule), methods=["GET"], name="ConsoleSchedule"),
     Route(JOBS, page(list_jobs), methods=["GET"], name="ConsoleExportJobs"),
-    Route(f"{JOBS}/new", page(ask_for_export), methods=["GET"], name="ConsoleNewExport"),
+    Route(
+        f"{JOBS}/new",
+        page(ask_for_export, needs="TriggerDataExport"),
+        methods=["GET"],
+        name="ConsoleNewExport",
+    ),
     Route(
         f"{JOBS}/new",
         page(export_once, ask_for_export),

@@ -203,7 +203,12 @@ async def change_run(visit: Visit) -> Response:
 
 
 ROUTES: Final = (
-    Route(f"{INTEGRATIONS}/new", page(ask_system), methods=["GET"], name="ConsoleNewIntegration"),
+    Route(
+        f"{INTEGRATIONS}/new",
+        page(ask_system, needs=PAGES.creates),
+        methods=["GET"],
+        name="ConsoleNewIntegration",
+    ),
     *PAGES.routes(),
     Route(INTEGRATIONS, page(list_integrations), methods=["GET"], name="ConsoleIntegrations"),
     Route(f"{_RUNS}/{{id}}", page(show_run), methods=["GET"], name="ConsoleIntegrationRun"),

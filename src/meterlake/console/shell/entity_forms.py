@@ -385,18 +385,33 @@ class EntityPages:
         name = self.row.schema
         new, edit, gone = (f"{self.address}/{each}" for each in ("new", "{id}/edit", "{id}/delete"))
         return (
-            Route(new, page(self.show_new), methods=["GET"], name=f"ConsoleNew{name}"),
+            Route(
+                new,
+                page(self.show_new, needs=self.creates),
+                methods=["GET"],
+                name=f"ConsoleNew{name}",
+            ),
             Route(
                 new,
                 page(self._create, self.show_new),
                 methods=["POST"],
                 name=f"ConsoleCreate{name}",
             ),
-            Route(edit, page(self._edit), methods=["GET"], name=f"ConsoleEdit{name}"),
+            Route(
+                edit,
+                page(self._edit, needs=self.updates),
+                methods=["GET"],
+                name=f"ConsoleEdit{name}",
+            ),
             Route(
                 edit, page(self._update, self._edit), methods=["POST"], name=f"ConsoleUpdate{name}"
             ),
-            Route(gone, page(self._ask), methods=["GET"], name=f"ConsoleAskDelete{name}"),
+            Route(
+                gone,
+                page(self._ask, needs=self.deletes),
+                methods=["GET"],
+                name=f"ConsoleAskDelete{name}",
+            ),
             Route(
                 gone, page(self._delete, self._ask), methods=["POST"], name=f"ConsoleDelete{name}"
             ),

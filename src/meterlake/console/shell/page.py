@@ -126,6 +126,15 @@ class Visit:
         """Whether the person may call all of some operations."""
         return self.allowed.issuperset(operations)
 
+    def require(self, operation: str) -> None:
+        """Refuse the page of who may not call an operation.
+
+        Raises:
+            ApiRefusalError: The person may not.
+        """
+        if not self.may(operation):
+            raise ApiRefusalError(403, f"Your policies do not allow {operation}.")
+
     @property
     def now(self) -> datetime:
         """The instant of the server's clock."""
@@ -171,7 +180,7 @@ PageFunction = Callable[[Visit], Awaitable[Response]]
 
 
 def page(
-    function: PageFunction, back: PageFunction | None = None
+    function: PageFunction, back: PageFunction | None = None, needs: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
     """A page, or an action, of people who are signed in; others are led to the sign-in.
 
@@ -179,6 +188,7 @@ def page(
         function: Answers.
         back: For an action, the page with its form: it is shown again with what was typed and with
             the API's words if the API refuses. Without it, a page shows the words alone.
+        needs: The operation of the API that a form is for: who may not call it sees no form.
     """
 
     @wraps(function)
@@ -189,7 +199,7 @@ def page(
         async with api_of(request, session.token, session.org_id) as api:
             visit = Visit(request, session, api)
             try:
-                return await _answered(function, visit)
+                return await _answered(function, visit, needs)
             except (MeterlakeError, ApiRefusalError, OverflowError) as error:
                 return await _refused(visit, _refusal(error), back)
 
@@ -220,7 +230,7 @@ def _refusal(error: MeterlakeError | ApiRefusalError | OverflowError) -> ApiRefu
     return ApiRefusalError(error.status, str(error))
 
 
-async def _answered(function: PageFunction, visit: Visit) -> Response:
+async def _answered(function: PageFunction, visit: Visit, needs: str) -> Response:
     request = visit.request
     if request.method == "POST":
         await _read_form(visit)
@@ -229,6 +239,8 @@ async def _answered(function: PageFunction, visit: Visit) -> Response:
             raise ApiRefusalError(400, reason)
     answer = await visit.api.get("/users/me/operations")
     visit.allowed = frozenset(answer["data"])
+    if needs:
+        visit.require(needs)
     return await function(visit)
 
 

@@ -316,6 +316,6 @@ async def _ensure(visit: Visit, path: str, body: dict[str, Any]) -> str:
 
 
 ROUTES: Final = (
-    Route(FILE, page(ask_file), methods=["GET"], name="ConsoleStartFile"),
+    Route(FILE, page(ask_file, needs="PostPricing"), methods=["GET"], name="ConsoleStartFile"),
     Route(FILE, page(read_file, ask_file), methods=["POST"], name="ConsoleStartFileMake"),
 )
