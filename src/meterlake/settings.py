@@ -250,6 +250,14 @@ class Settings(BaseSettings):
         None,
         description="Exports: the folder of LOCAL destinations; if you leave it out, you have none.",
     )
+    inbox_folders: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        (),
+        description=(
+            "Inboxes: folders below which the API and the console may name inboxes, beside the "
+            "organization's own drop folder; a list of paths. People of all organizations may name "
+            "them, and the server reads there."
+        ),
+    )
     export_credentials: Literal["federated", "own"] = Field(
         "federated",
         description=(

@@ -3,16 +3,20 @@
 from typing import Any, Final
 
 from meterlake.api.entities import page
+from meterlake.api.responses.data_in import InboxCheckRequest, InboxRequest
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.model.errors import Invalid
+from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.home.status import ingest_alerts, look_at_measurements
-from meterlake.pipeline.ingest import listed_inboxes
+from meterlake.pipeline.ingest import listed_inboxes, named_inboxes
 from meterlake.pipeline.rejected import receipts
 from meterlake.stores import Organization
 from meterlake.stores.lake.receipts import ReceiptFilters
+from meterlake.stores.state.ingest.inboxes import Inbox
 
 _MEASUREMENTS: Final = f"{ORGANIZATION}/measurements"
+_INBOXES: Final = f"{_MEASUREMENTS}/inboxes"
 _PAGE_MAX: Final = 100
 _OBJECTS: Final = 20
 _STATUSES: Final[dict[str, str | None]] = {"done": "done", "failed": "failed"}
@@ -61,6 +65,29 @@ async def list_inboxes(call: Call) -> Any:
     return envelope([_without_empty(each) for each in shown], token)
 
 
+async def add_inbox(call: Call) -> Any:
+    """Ingest what comes to a place from now on, or change what becomes of its objects."""
+    asked = read(InboxRequest, await call.document())
+    args = (call.organization, asked.url, asked.afterwards, call.author)
+    return _changed(await call.run(named_inboxes.add_named_inbox, *args))
+
+
+async def remove_inbox(call: Call) -> Any:
+    """Look into an inbox no more."""
+    removed = named_inboxes.remove_named_inbox
+    return _changed(await call.run(removed, call.organization, call.path["id"]))
+
+
+async def check_inbox(call: Call) -> Any:
+    """Whether a place answers, and what waits there."""
+    asked = read(InboxCheckRequest, await call.document())
+    return await call.run(named_inboxes.check_named_inbox, call.organization, asked.url)
+
+
+def _changed(inbox: Inbox) -> Document:
+    return {"id": inbox.id, "url": inbox.url, "afterwards": inbox.afterwards.value}
+
+
 def _place(token: str | None) -> tuple[str, int] | None:
     if token is None:
         return None
@@ -87,4 +114,9 @@ OPERATIONS: Final = (
     _operation("GetMeasurementsStatus", "status", get_status),
     _operation("ListSources", "sources", list_sources),
     _operation("ListInboxes", "inboxes", list_inboxes),
+    Operation("AddInbox", "POST", _INBOXES, "config:create", "inbox", add_inbox),
+    Operation(
+        "RemoveInbox", "DELETE", f"{_INBOXES}/{{id}}", "config:delete", "inbox", remove_inbox
+    ),
+    Operation("CheckInbox", "POST", f"{_INBOXES}/check", "config:create", "inbox", check_inbox),
 )

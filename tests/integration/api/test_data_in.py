@@ -1,10 +1,17 @@
 """What came in, over HTTP: the numbers of the lake, how fresh meters are, receipts page by page."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from meterlake.model.errors import Invalid
+from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox import add_inbox, poll_inboxes
+from meterlake.pipeline.ingest.named_inboxes import permitted_place
+from meterlake.stores import Organization
 from meterlake.stores.state.ingest.inboxes import Afterwards
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
+from tests.homes import settings as home_settings
 from tests.organizations import Clock
 from tests.served import served
 
@@ -116,3 +123,80 @@ def test_strange_queries_are_refused(http, query):
 
     assert answer.status_code == 400
     assert next(iter(query)) in answer.json()["message"]
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A server that allows folders below one that all organizations share."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    with served(tmp_path / "home", inbox_folders=(str(folder),)) as found:
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
+        yield found, folder
+
+
+@pytest.mark.long
+@pytest.mark.sees("AddInbox", "CheckInbox", "RemoveInbox")
+def test_an_inbox_is_checked_added_changed_and_removed(shared):
+    server, folder = shared
+    place = folder / "acme"
+    place.mkdir()
+    (place / "usage.csv").write_text(HEADER + csv_row("named"))
+    with server.http() as http:
+        checked = http.post("/measurements/inboxes/check", json={"url": str(place)}).json()
+        added = http.post("/measurements/inboxes", json={"url": str(place)}).json()
+        body = {"url": str(place), "afterwards": "leave"}
+        changed = http.post("/measurements/inboxes", json=body).json()
+        [listed] = answer_of(http, "inboxes")["data"]
+        [receipt] = poll_inboxes(server.organization)
+        removed = http.delete(f"/measurements/inboxes/{added['id']}")
+        again = http.delete(f"/measurements/inboxes/{added['id']}")
+
+    assert (checked["answers"], checked["objects"]) == (True, ["acme/usage.csv"])
+    assert (added["afterwards"], changed["id"], changed["afterwards"]) == (
+        "move",
+        added["id"],
+        "leave",
+    )
+    assert (listed["id"], listed["url"]) == (added["id"], str(place))
+    assert listed["author"].startswith("SERVICE_USER_")
+    assert receipt.accepted == 1
+    assert (removed.json()["id"], again.status_code) == (added["id"], 404)
+
+
+def test_an_inbox_lies_only_where_the_server_allows_it(shared, tmp_path):
+    server, folder = shared
+    (folder / "link").symlink_to(tmp_path)
+    own = drop_folder(server.stores, server.organization.code)
+    own.create()
+    (own.root / "sftp").mkdir()
+    refused = [
+        "/etc",
+        "shared/acme",
+        str(folder),
+        str(folder / "link" / "home"),
+        f"{folder}/../home",
+        str(own.inbox),
+        str(own.mappings),
+        str(server.stores.home / "drop" / "other" / "inbox"),
+        "ftp://bucket/prefix",
+        "s3://key:secret@bucket/prefix",
+    ]
+    with server.http() as http:
+        for url in refused:
+            for path in ("inboxes", "inboxes/check"):
+                answer = http.post(f"/measurements/{path}", json={"url": url})
+                assert answer.status_code == 400, url
+                assert "secret" not in answer.text
+        allowed = http.post("/measurements/inboxes", json={"url": str(own.root / "sftp")})
+        assert (allowed.status_code, len(answer_of(http, "inboxes")["data"])) == (200, 1)
+
+
+def test_an_inbox_is_no_place_of_the_home_itself(tmp_path):
+    settings = home_settings(tmp_path, objects="s3://ours/home/objects", lake="s3://ours/lakes")
+    organization = Organization(SimpleNamespace(settings=settings), "acme")
+
+    for url in ("s3://ours", "s3://ours/home/objects/x", "s3://ours/home", "s3://ours/lakes"):
+        with pytest.raises(Invalid, match="no place of the home's own"):
+            permitted_place(organization, url)
+    assert permitted_place(organization, "s3://ours/usage/") == "s3://ours/usage"

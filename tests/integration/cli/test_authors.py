@@ -53,7 +53,7 @@ READING = {
     *("events show", "integrations list", "integrations runs", "integrations show"),
     *("list", "show", "balance list", "balance show", "customer-link list", "runs list"),
     *("runs show", "users list", "users log", "revenue"),
-    *("inbox list", "lookup list", "check books", "report"),
+    *("inbox list", "inbox check", "lookup list", "check books", "report"),
     *(
         "config schema",
         "config export",

@@ -121,6 +121,7 @@ COMMANDS = (
     "integrations deleted-bills",
     "integrations deliver",
     "inbox add {inbox}",
+    "inbox check {inbox}",
     "inbox list",
     "inbox poll",
     "inbox remove {inbox}",

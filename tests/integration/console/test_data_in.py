@@ -6,6 +6,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.pipeline.access import login
+from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox import add_inbox
 from meterlake.stores.state.ingest.inboxes import Afterwards
 from tests.console_world import CONSOLE, a_console
@@ -103,6 +104,43 @@ def test_who_may_not_read_measurements_is_told_so(world):
         catalog.go(f"{DATA_IN}{page}")
         assert catalog.page.status_code == 403
         assert "no permission for measurements:retrieve" in catalog.text
+
+
+@pytest.mark.long
+def test_an_inbox_is_checked_added_changed_and_removed_on_its_page(world, ada):
+    folder = drop_folder(world.home.stores, world.home.organization.code)
+    folder.create()
+    place = folder.root / "sftp"
+    place.mkdir()
+    (place / "waits.csv").write_text(HEADER)
+
+    ada.go(f"{DATA_IN}/inboxes")
+    send(ada, {"action": "add", "url": "/etc", "afterwards": "move"})
+    assert "or a folder of its own below one that the server allows" in ada.text
+    assert 'value="/etc"' in ada.page.text
+    send(ada, {"action": "check", "url": str(place)})
+    assert "answers; there lies: sftp/waits.csv" in ada.text
+    send(ada, {"action": "add", "url": str(place), "afterwards": "move"})
+    assert f"You added the inbox {place}" in ada.text
+    send(ada, {"action": "change", "url": str(place), "afterwards": "leave"})
+    assert "Objects stay where they are; added by Ada Lovelace" in ada.text
+    ada.press("remove")
+    assert f"You removed the inbox {place}" in ada.text
+    assert "No inboxes yet" in ada.text
+
+
+def send(browser, form):
+    """Press a button of a form of the page."""
+    data = {"csrf": browser.hidden()["csrf"], **form}
+    browser.page = browser.client.post(browser.path, data=data)
+
+
+def test_who_may_only_read_is_offered_no_inbox(world):
+    reader = world.browser("reader@example.com")
+    reader.go(f"{DATA_IN}/inboxes")
+
+    assert "No inboxes yet" in reader.text
+    assert 'name="url"' not in reader.page.text
 
 
 def test_inboxes_are_shown_with_who_added_them(world, ada, tmp_path):

@@ -97,6 +97,8 @@ BODIES: Final[Mapping[str, Any]] = {
         "applyToChildren": False,
     },
     "GetUploadUrlRequest": _FILE,
+    "InboxCheckRequest": {"url": "s3://acme-usage/inbox"},
+    "InboxRequest": {"url": "s3://acme-usage/inbox", "afterwards": "move"},
     "LookupTableDataArchivedRequest": {"contentType": "text/csv"},
     "LookupTableDataDownloadJobRequest": {"contentType": "text/csv"},
     "LookupTableDataUploadRequest": {**_FILE, "fileName": "regions.csv"},

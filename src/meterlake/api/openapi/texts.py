@@ -545,6 +545,25 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "List inboxes",
         "The prefixes of buckets that are watched, each with the 20 newest objects taken from it.",
     ),
+    "AddInbox": (
+        "Add an inbox, or change it",
+        (
+            "What comes below a prefix of a bucket, or into a folder, is ingested from now on. The URL"
+            " of an inbox that is there already changes what becomes of its objects. A folder lies below"
+            " one that the server allows; the server reads buckets with its own credentials."
+        ),
+    ),
+    "RemoveInbox": (
+        "Remove an inbox",
+        "Nobody looks into it any more; its objects stay where they are, and what came in stays.",
+    ),
+    "CheckInbox": (
+        "Check an inbox",
+        (
+            "Whether a bucket or a folder answers, before you add it or afterwards, and the first objects"
+            " that lie there. Nothing is taken."
+        ),
+    ),
     "ListMappings": (
         "List mappings",
         (

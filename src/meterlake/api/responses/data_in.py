@@ -1,8 +1,12 @@
 """Answers about what came in: an organization's measurements at a glance, and its sources."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from meterlake.api.responses.rejected import RejectedRowWithdrawal
 from meterlake.model.values.entity import Value
-from meterlake.model.values.fields import Id, Instant, Integer, Text
+from meterlake.model.values.fields import Flag, Id, Instant, Integer, Text
 from meterlake.stores.state.ingest.inboxes import Afterwards, ClaimStatus
 
 
@@ -86,7 +90,43 @@ class InboxObjectResponse(Value):
 class InboxResponse(Value):
     """A prefix of a bucket, or a folder, whose objects are ingested as they arrive."""
 
+    id: Id
     url: Text
     afterwards: Afterwards
     author: Text | None = None
     objects: tuple[InboxObjectResponse, ...]
+
+
+class InboxRequest(Value):
+    """An inbox: a prefix of a bucket, or a folder that the server allows."""
+
+    url: Annotated[Text, Field(min_length=1, max_length=1000)] = Field(
+        description="s3://bucket/prefix, gs://bucket/prefix, or the path of a folder."
+    )
+    afterwards: Afterwards = Field(
+        Afterwards.MOVE, description="What becomes of an object after its ingest."
+    )
+
+
+class InboxCheckRequest(Value):
+    """Where to look."""
+
+    url: Annotated[Text, Field(min_length=1, max_length=1000)]
+
+
+class ChangedInboxResponse(Value):
+    """An inbox that was added, changed or removed."""
+
+    id: Id
+    url: Text
+    afterwards: Afterwards
+
+
+class InboxCheckResponse(Value):
+    """Whether a place answers, and the first 20 objects that wait there; nothing was taken."""
+
+    url: Text
+    answers: Flag
+    problem: Text | None = None
+    objects: tuple[Text, ...]
+    more: Flag

@@ -79,6 +79,7 @@ COSTLY: Final = frozenset(
         "ReplayWebhook",
         # Other systems, which may be slow or silent; also servers of names, which somebody chose.
         "CheckExportDestination",
+        "CheckInbox",
         "CreateWebhookDestination",
         "PingWebhook",
         "PostIntegrationConfig",

@@ -19,7 +19,7 @@ _SHOWN: Final = (
 def register(app: App) -> None:
     """Add the commands."""
     inbox = App(name="inbox", help="Bucket inboxes: ingest the objects that arrive below a prefix.")
-    for command in (add, remove, show, poll):
+    for command in (add, check, remove, show, poll):
         inbox.command(command, name="list" if command is show else None)
     app.command(inbox)
     uploads = App(name="uploads", help="Files that clients sent to an upload URL.")
@@ -52,6 +52,24 @@ def add(
         inbox = add_inbox(organization, url, Afterwards(afterwards), author)
     shown = {"url": inbox.url, "afterwards": inbox.afterwards.value, "author": inbox.author}
     options.output.record(shown)
+
+
+def check(url: Url, *, options: Options = NO_OPTIONS) -> int:
+    """Look whether an inbox answers, and what waits in it, before you add it or afterwards.
+
+    The command takes nothing, and ends with 1 if the inbox does not answer.
+
+    Example: `meterlake inbox check s3://bucket/usage/inbox`
+
+    Args:
+        url: s3://bucket/prefix, gs://bucket/prefix, or a folder.
+    """
+    from meterlake.pipeline.ingest.named_inboxes import check_inbox
+
+    with options.open() as organization:
+        found = check_inbox(organization, url)
+    options.output.record(found)
+    return int(not found["answers"])
 
 
 def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:

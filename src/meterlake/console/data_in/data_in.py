@@ -8,7 +8,7 @@ from babel.dates import format_timedelta
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.data_in import late_usage, mappings, rejected, sent_files
+from meterlake.console.data_in import inboxes, late_usage, mappings, rejected, sent_files
 from meterlake.console.data_in.late_usage import UNBILLED
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
@@ -112,13 +112,6 @@ async def show_receipt(visit: Visit) -> Response:
     return visit.page("data_in/receipt.html", found=found)
 
 
-async def list_inboxes(visit: Visit) -> Response:
-    """The inboxes, and what became of the newest objects of each."""
-    inboxes = await visit.api.every("/measurements/inboxes")
-    await visit.people()
-    return visit.page("data_in/inboxes.html", inboxes=inboxes)
-
-
 ROUTES: Final = (
     Route(DATA_IN, page(show_data_in), methods=["GET"], name="ConsoleDataIn"),
     Route(SOURCES, page(list_sources), methods=["GET"], name="ConsoleSources"),
@@ -126,7 +119,7 @@ ROUTES: Final = (
     Route(f"{DATA_IN}/receipt", page(show_receipt), methods=["GET"], name="ConsoleReceipt"),
     *late_usage.ROUTES,
     *mappings.ROUTES,
-    Route(f"{DATA_IN}/inboxes", page(list_inboxes), methods=["GET"], name="ConsoleInboxes"),
+    *inboxes.ROUTES,
     *rejected.ROUTES,
     *sent_files.ROUTES,
 )

@@ -86,7 +86,9 @@ def add_inbox(
     for other in inboxes.all():
         same = (other.org_id, other.url) == (organization.id, place)
         if not same and (f"{other.url}/".startswith(f"{place}/") or _within(place, other)):
-            raise Invalid("inbox", url, f"it must be no part of another inbox ({other.url})")
+            # What others have is nobody's business.
+            whose = other.url if other.org_id == organization.id else "of another organization"
+            raise Invalid("inbox", url, f"it must be no part of another inbox ({whose})")
     return inboxes.add(organization.id, place, afterwards, author)
 
 

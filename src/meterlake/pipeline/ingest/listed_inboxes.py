@@ -15,6 +15,7 @@ class ListedInbox(NamedTuple):
     def to_wire(self) -> dict[str, Any]:
         """The members that lists show."""
         return {
+            "id": self.inbox.id,
             "url": self.inbox.url,
             "afterwards": self.inbox.afterwards.value,
             "author": self.inbox.author,
