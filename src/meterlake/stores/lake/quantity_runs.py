@@ -26,7 +26,7 @@ NEWEST_ID: Final = f"""
         FROM lake.quantity WHERE {IS_RUN}"""
 _NOTED: Final = f"""
     SELECT run_id, snapshot FROM lake.{RUNS}
-    WHERE run_id = ({NEWEST_ID}) AND configuration = $configuration
+    WHERE run_id = $run AND configuration = $configuration
     ORDER BY snapshot DESC LIMIT 1"""
 # Whatever takes measurements away or changes them is noted as a step of a backfill.
 _BACKFILLED: Final = """
@@ -120,8 +120,11 @@ def noted_run(
     if RUNS not in table_names(connection):
         return None  # Nobody has written to a lake of an older version yet.
     with translate_errors():
+        newest = connection.execute(NEWEST_ID, key._asdict()).fetchone()
+        if newest is None or newest[0] is None:
+            return None  # Nothing of the period is stored: a scan of the runs would find none.
         row = connection.execute(
-            _NOTED, {**key._asdict(), "configuration": configuration}
+            _NOTED, {"run": newest[0], "configuration": configuration}
         ).fetchone()
     return None if row is None else NotedRun(*row)
 
