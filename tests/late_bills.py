@@ -22,8 +22,7 @@ SEPTEMBER, OCTOBER, NOVEMBER = "2026-10-01", "2026-11-01", "2026-12-01"
 @contextmanager
 def closed_september(tmp_path):
     """A home in which September is billed, and closed, and October is open: it is 2 October."""
-    with a_home_to_bill(tmp_path) as home:
-        schedule(home)
+    with a_home_to_bill(tmp_path, schedule) as home:
         home.clock.time = datetime(2026, 10, 2, tzinfo=UTC)
         yield home
 

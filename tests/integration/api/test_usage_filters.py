@@ -1,14 +1,10 @@
 """Usage filters of contracts over HTTP: saved, billed, and what passes none of them reported."""
 
-from datetime import UTC, datetime
-
 import m3ter
 import pytest
 
-from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job
-from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import aggregation, price_egress
 from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
@@ -26,14 +22,15 @@ ROWS = [
 ]
 
 
+def use_egress(home):
+    configure(home.organization, meters=[EGRESS], accounts=ACCOUNTS)
+    price_egress(home)
+    home.ingest("rows.ndjson", ndjson(ROWS))
+
+
 @pytest.fixture
 def server(tmp_path):
-    with served(tmp_path / "home") as found:
-        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
-        price_egress(found)
-        path = tmp_path / "rows.ndjson"
-        path.write_bytes(ndjson(ROWS))
-        ingest_file(found.organization, path, Delivery("d", path.name, datetime.now(UTC)))
+    with served(tmp_path / "home", use_egress) as found:
         yield found
 
 

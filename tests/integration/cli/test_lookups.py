@@ -1,6 +1,7 @@
 """`meterlake lookup`: a table and the meter that reads it, configured together, then its data."""
 
 import json
+import shutil
 
 import pytest
 
@@ -36,14 +37,21 @@ USAGE = (
 )
 
 
-@pytest.fixture
-def at(tmp_path, capsys):
-    home = ["--home", str(tmp_path / "home"), "--json"]
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lookups")
+    home = ["--home", str(folder / "home"), "--json"]
     assert run(["init", "--name", "Sample", *home]) == 0
-    (tmp_path / "all.yaml").write_text(CONFIGURATION)
-    assert run(["config", "apply", str(tmp_path / "all.yaml"), *home]) == 0
+    (folder / "all.yaml").write_text(CONFIGURATION)
+    assert run(["config", "apply", str(folder / "all.yaml"), *home]) == 0
+    return folder / "home"
+
+
+@pytest.fixture
+def at(template, tmp_path, capsys):
+    shutil.copytree(template, tmp_path / "home")
     capsys.readouterr()
-    return home
+    return ["--home", str(tmp_path / "home"), "--json"]
 
 
 @pytest.fixture

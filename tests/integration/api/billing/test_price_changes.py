@@ -10,8 +10,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import price_egress, subscribe, use
-from tests.homes import ACCOUNTS, CALLS, EGRESS, Home, configure
-from tests.organizations import Clock
+from tests.homes import ACCOUNTS, CALLS, EGRESS, configure
 from tests.served import served
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -19,15 +18,18 @@ BANDS = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 2}]
 MONTHS = {"firstMonth": "2026-08", "lastMonth": "2026-09"}
 
 
+def make_bills(home):
+    """Acme used 42.5 and bolt 200 in September; the bills are made."""
+    configure(home.organization, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+    price_egress(home)
+    subscribe(home, "acme", "bolt")
+    use(home, ("1", "acme", 40), ("2", "acme", "2.5"), ("3", "bolt", 200))
+    bill(home.organization, Month(2026, 9))
+
+
 @pytest.fixture
 def server(tmp_path):
-    with served(tmp_path / "home", limit_config=False) as found:
-        home = Home(found.stores, found.org_id, Clock())
-        configure(found.organization, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
-        price_egress(home)
-        subscribe(home, "acme", "bolt")
-        use(home, ("1", "acme", 40), ("2", "acme", "2.5"), ("3", "bolt", 200))
-        bill(found.organization, Month(2026, 9))
+    with served(tmp_path / "home", make_bills, limit_config=False) as found:
         yield found
 
 

@@ -7,23 +7,24 @@ import pytest
 from meterlake.model.values import wire
 from tests.bills import price_egress, subscribe
 from tests.e2e.api.test_authorization import policy, service_user, token_of
-from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
-from tests.organizations import Clock
+from tests.homes import ACCOUNTS, EGRESS, HEADER, configure, csv_row
 from tests.people import allow
 from tests.served import served
 
 SCALE = {"plans": ["basic"], "from": "2026-10-01", "by": Decimal("1.07")}
 
 
+def use_egress(home):
+    """Acme used 40 in September; a unit costs 1 up to 100, and nothing after that."""
+    configure(home.organization, meters=[EGRESS], accounts=ACCOUNTS)
+    price_egress(home)
+    subscribe(home, "acme", start="2026-09-01T00:00:00Z")
+    home.ingest("a.csv", HEADER + csv_row("1", 40, "acme", ts="2026-09-03T10:00:00Z"))
+
+
 @pytest.fixture
 def server(tmp_path):
-    """A server where acme used 40 in September; a unit costs 1 up to 100, and nothing after that."""
-    with served(tmp_path / "home") as found:
-        home = Home(found.stores, found.org_id, Clock())
-        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
-        price_egress(home)
-        subscribe(home, "acme", start="2026-09-01T00:00:00Z")
-        home.ingest("a.csv", HEADER + csv_row("1", 40, "acme", ts="2026-09-03T10:00:00Z"))
+    with served(tmp_path / "home", use_egress) as found:
         yield found
 
 

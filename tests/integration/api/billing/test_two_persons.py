@@ -23,25 +23,26 @@ from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.worker.flow_runs import Executor
 from tests.bills import price_egress, subscribe
-from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
-from tests.organizations import Clock
+from tests.homes import ACCOUNTS, EGRESS, HEADER, configure, csv_row
 from tests.served import served
 
 SEPTEMBER = Month(2026, 9)
 OTHER = "USER_somebody-else"
 
 
+def use_egress(home):
+    """The organization wants two persons; acme and bolt used something in September."""
+    configure(home.organization, meters=[EGRESS], accounts=ACCOUNTS)
+    price_egress(home)
+    subscribe(home, "acme", "bolt")
+    configure(home.organization, organizationConfig={"twoPersonApproval": True})
+    rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
+    assert home.ingest("a.csv", HEADER + rows).rejected == 0
+
+
 @pytest.fixture
 def server(tmp_path):
-    """A server whose organization wants two persons; acme and bolt used something in September."""
-    with served(tmp_path / "home") as found:
-        home = Home(found.stores, found.org_id, Clock())
-        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
-        price_egress(home)
-        subscribe(home, "acme", "bolt")
-        configure(found.organization, organizationConfig={"twoPersonApproval": True})
-        rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
-        assert home.ingest("a.csv", HEADER + rows).rejected == 0
+    with served(tmp_path / "home", use_egress) as found:
         yield found
 
 

@@ -42,10 +42,13 @@ DAMAGES = {
 }
 
 
+def make_bills(home):
+    bill(home.organization, SEPTEMBER)
+
+
 @pytest.fixture
 def home(tmp_path):
-    with a_home_to_bill(tmp_path) as opened:
-        bill(opened.organization, SEPTEMBER)
+    with a_home_to_bill(tmp_path, make_bills) as opened:
         yield opened
 
 

@@ -17,15 +17,19 @@ pytestmark = pytest.mark.usefixtures("home_database")
 SEPTEMBER = Month(2026, 9)
 
 
+def make_versions(home):
+    """The bill of acme said three things, that of bolt one."""
+    bill(home.organization, SEPTEMBER)
+    for uid in ("8", "9"):
+        home.clock.advance(days=1)
+        use(home, (uid, "acme", 1))
+        bill(home.organization, SEPTEMBER)
+
+
 @pytest.fixture
 def home(tmp_path):
-    """The bill of acme said three things, that of bolt one."""
-    with a_home_to_bill(tmp_path) as opened:
-        bill(opened.organization, SEPTEMBER)
-        for uid in ("8", "9"):
-            opened.clock.advance(days=1)
-            use(opened, (uid, "acme", 1))
-            bill(opened.organization, SEPTEMBER)
+    with a_home_to_bill(tmp_path, make_versions) as opened:
+        opened.clock.advance(days=2)
         yield opened
 
 

@@ -32,6 +32,7 @@ from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.calculations.pins import pinned_snapshots
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events
+from meterlake.stores.state.jobs import lease
 from tests.doubles.destinations import LOCAL, S3, configured, destination, usage
 from tests.doubles.http_faults import Cut, relay
 
@@ -340,6 +341,8 @@ def test_a_lake_that_stays_away_leaves_the_job_waiting_and_fails_it_in_the_end(
 
 def test_who_waits_for_the_lake_hears_of_a_cancel(home, tmp_path, monkeypatch):
     configured(home, export_attempts=3, export_retry_seconds=60)
+    # Who has a lease asks several times in it whether to go on.
+    monkeypatch.setattr(lease, "LEASES", dict.fromkeys(lease.LEASES, timedelta(seconds=1)))
     job_id = submit_export(home.organization, billed(to=str(tmp_path)))
 
     def fail():
