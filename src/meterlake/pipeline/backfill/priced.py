@@ -1,7 +1,7 @@
 """The bills that a change of stored measurements touches, with what they would come to."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -15,8 +15,10 @@ from meterlake.model.values.money import EXACT, ZERO, plain
 from meterlake.model.values.period import Month
 from meterlake.model.values.version import code_version
 from meterlake.pipeline.billing.bill_keys import identity_of
+from meterlake.pipeline.billing.calculation.account_bills import read_line_credits
 from meterlake.pipeline.billing.calculation.advance import read_advance_changes
 from meterlake.pipeline.billing.calculation.reading import billed_parts
+from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
 from meterlake.pipeline.usage.usage_configuration import read_with
@@ -32,7 +34,9 @@ from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Organization
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.bills import with_memos
 from meterlake.stores.state.billing.credits.ledger import read_movements
+from meterlake.stores.state.billing.memos.lines import MemoLine, memo_lines
 from meterlake.stores.state.billing.stored_bills import StoredBill
 
 
@@ -64,8 +68,10 @@ def affected_bills(
         if not stored:
             continue
         before, after = (_make_bills(world, month, stored, using) for using in (UNCHANGED, instead))
+        with world.organization.reading() as reader:
+            memos = memo_lines(reader, [each.id for each in stored])
         for each in stored:
-            key = _identity(each)
+            key, own = _identity(each), memos.get(each.id, ())
             yield {
                 "month": str(month),
                 "account": account_code(world.configuration, key.account_id),
@@ -74,14 +80,15 @@ def affected_bills(
                 "locked": each.locked,
                 "currency": each.content.currency,
                 "billed": plain(each.content.total),
-                "before": _total(before.get(key)),
-                "after": _total(after.get(key)),
+                "before": _total(before.get(key), own),
+                "after": _total(after.get(key), own),
                 "amounts": list(_amounts(before.get(key), after.get(key))),
             }
 
 
-def _total(bill: Bill | None) -> str | None:
-    return None if bill is None else plain(bill.total)
+def _total(bill: Bill | None, memos: Sequence[MemoLine]) -> str | None:
+    """What a bill comes to with the lines that people put on it, as it would be stored."""
+    return None if bill is None else plain(with_memos(content_of(bill), memos).total)
 
 
 def _amounts(before: Bill | None, after: Bill | None) -> Iterator[dict[str, Any]]:
@@ -138,7 +145,8 @@ def _make_bills(
         with world.organization.reading() as reader:
             ids = [id_ for each in sources if each for id_ in each.ids]
             movements = read_movements(reader, ids)
-        made = list(make_bills(terms, usage, provenance, billed, movements))
+            credited = read_line_credits(reader, terms.account_terms_of)
+        made = list(make_bills(terms, usage, provenance, billed, movements, credited))
     except Invalid:
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
     return {BillIdentity.of_bill(each): each for each in made if isinstance(each, Bill)}

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from meterlake.model.bills.bill import Bill, Failure, Line, Pins
@@ -20,7 +21,13 @@ from meterlake.stages.bill.charges.line_draft import (
     BilledQuantityKey,
     BillInputs,
 )
-from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS, AccountLedger, Movements
+from meterlake.stages.bill.credits.credit_sources import (
+    NO_CREDITS,
+    NO_MOVEMENTS,
+    AccountLedger,
+    LineCredits,
+    Movements,
+)
 from meterlake.stages.bill.credits.draw_downs import CreditSource
 from meterlake.stages.bill.credits.funds import BillMoment
 from meterlake.stages.bill.lines import MadeLines, has_lines_in_advance, make_lines
@@ -120,6 +127,7 @@ def make_bills(
     provenance: Provenance,
     billed: Collection[BillIdentity] = (),
     movements: Movements = NO_MOVEMENTS,
+    credited: Mapping[str, LineCredits] = MappingProxyType({}),
 ) -> Iterator[Bill | Failure]:
     """Make the bills of a month one by one, in the order of the accounts' codes and bill dates.
 
@@ -129,13 +137,15 @@ def make_bills(
         provenance: What the bills pin.
         billed: The bills that were made with the month before.
         movements: What came into and went out of commitments and balances.
+        credited: What people credit on lines of bills, by account: nothing pays for that.
 
     Yields:
         For every account that was on a plan in the month its bills, or why there is none.
     """
     maker = BillMaker(terms, usage, provenance, billed)
     for account_terms in maker.accounts:
-        yield from maker.make(account_terms, AccountLedger(movements))
+        on_lines = credited.get(account_terms.account.id, NO_CREDITS)
+        yield from maker.make(account_terms, AccountLedger(movements, credits=on_lines))
 
 
 def _failure(account_terms: AccountTerms, reason: str, before: Collection[BillIdentity]) -> Failure:

@@ -5,14 +5,17 @@ from decimal import Decimal
 
 import pytest
 
+from meterlake.model.bills.memos import CreditLineItem
 from meterlake.model.values.period import Month, Period
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.billing.memos import MemoRef, create_memo
 from meterlake.pipeline.usage.late import late
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import BillOutcome
+from meterlake.stores.state.billing.memos.lines import line_id
 from tests.bills import a_home_to_bill
 from tests.homes import HEADER, configure, csv_row
 
@@ -38,6 +41,41 @@ def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
     assert {code: entry["after"] for code, entry in shown.items()} == {
         each.account_code: f"{each.total.normalize():f}" for each in again.bills
     }
+
+
+def test_the_lines_that_people_put_on_a_bill_count_before_and_after(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        bill(home.organization, Month(2026, 9), accounts=["acme"])
+        credited(home, Decimal("12.5"))
+        [[source]] = home.query("SELECT DISTINCT identity FROM lake.source")
+        wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
+
+        found = backfill.start(home.organization, Order(wanted, "ann", "b"))
+        backfill.apply(home.organization, "b", "ann")
+        bill(home.organization, Month(2026, 9), accounts=["acme"])
+        [again] = stored(home)
+
+    [shown] = found.summary["bills"]
+    assert shown["before"] == shown["billed"]
+    assert Decimal(shown["after"]) == again.content.total
+    assert any(each.body["lineItemType"] == "CREDIT_MEMO" for each in again.content.lines)
+
+
+def credited(home, amount):
+    """Credit an amount on the first line of the only bill."""
+    [made] = stored(home)
+    body = made.content.lines[0].body
+    document = {
+        "productId": body["productId"],
+        "accountingProductId": body["accountingProductId"],
+        "description": "sorry",
+        "amount": amount,
+        "referencedBillId": made.id,
+        "referencedLineItemId": line_id(made.id, made.content.lines[0].key),
+        "servicePeriodStartDate": "2026-09-01T00:00:00Z",
+        "servicePeriodEndDate": "2026-10-01T00:00:00Z",
+    }
+    create_memo(home.organization, "carl", MemoRef(CreditLineItem, made.id), document)
 
 
 @pytest.mark.long
