@@ -141,10 +141,9 @@ _RUNNING: Final = frozenset({"PENDING", "INITIALIZING", "RUNNING"})
 async def show_month(visit: Visit) -> Response:
     """The page of a month."""
     month = Month.parse(visit.request.path_params["month"])
-    closing, jobs, late, _ = await asyncio.gather(
+    closing, jobs, _ = await asyncio.gather(
         visit.api.get(f"/closings/{month}"),
         visit.api.find("/billjobs", pageSize=5),
-        visit.api.find("/lateusage", period=month, pageSize=100),
         visit.people(),
     )
     newest = rows_of(jobs)
@@ -161,7 +160,6 @@ async def show_month(visit: Visit) -> Response:
         jobs=newest,
         own=check.own,
         running=any(each["status"] in _RUNNING for each in newest),
-        late=rows_of(late),
         earlier=month.moved(-1),
         later=month.moved(1),
     )

@@ -59,6 +59,29 @@ def test_late_usage_says_what_brought_it_and_is_billed_now(world):
     assert "acme" in ada.page.text
 
 
+def test_usage_that_no_run_has_noted_stands_in_the_list_and_in_the_month(world):
+    rows = csv_row("late-2", "5") + csv_row("late-3", "1000", "bolt")
+    world.home.ingest("later.csv", HEADER + rows)
+    ada = world.browser("ada@example.com")
+    listed = re.compile(r"(acme|bolt) 2026-09 .*? ([\d.,]+) USD (Reported|Open) ")
+
+    ada.go(f"{LATE}?period=2026-09")
+    found = listed.findall(ada.text)
+
+    # What came for a bill before, and nothing was done about, is one with what came now.
+    assert found == [("bolt", "0.00", "Open"), ("acme", "15.00", "Reported")]
+    ada.go(f"{CONSOLE}/months/2026-09")
+    part = ada.page.text.partition("Late usage")[2].partition("</details>\n</details>")[0]
+    # More does not change what bolt pays.
+    assert "15.00" in part
+    assert "bolt" not in part.partition("</table>")[0]
+    assert "/versions?to=now" in part
+    assert f"{LATE}?period=2026-09" in ada.page.text
+    assert len(set(re.findall(r'name="bill" value="([^"]*)"', part))) == 1
+    ada.go(f"{LATE}?period=2026-09&status=OPEN")
+    assert [code for code, *_ in listed.findall(ada.text)] == ["bolt"]
+
+
 def test_the_policy_is_chosen_by_who_may_change_settings(world):
     ada = world.browser("ada@example.com")
     ada.go(LATE)

@@ -98,10 +98,10 @@ def _find_late(
     organization: "Organization", period: str | None, accounts: "Sequence[str]"
 ) -> "tuple[Sequence[LateUsage], Sequence[Late]]":
     """The late usage of bills; and the closed periods with late measurements that it lacks."""
-    from meterlake.pipeline.billing.late_usage.lists import list_late
+    from meterlake.pipeline.billing.late_usage.lists import list_all_late
     from meterlake.pipeline.usage.late import late as look
 
-    found = list_late(organization, period=period, account_codes=accounts or None)
+    found = list_all_late(organization, period=period, account_codes=accounts or None)
     late = (each for each in found if each.is_open and not each.is_correction)
     known = {(each.period, each.account_code) for each in late}
     periods = [

@@ -25,14 +25,12 @@ from meterlake.model.values.sql import quote
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
-from meterlake.pipeline.billing.late_usage.findings import read_unnoted
-from meterlake.pipeline.billing.late_usage.lists import list_late
+from meterlake.pipeline.billing.late_usage.lists import list_all_late
 from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.shown_bills import Approval
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.uploads import waiting
-from meterlake.pipeline.usage.late import BILLS, Late, late
 from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
@@ -172,7 +170,6 @@ class _BillReview:
             *self._missing_files(),
             *self._rejected_rows(),
             *self._late_usage(),
-            *self._corrections(),
             *self._jumps(),
             *self._run(found),
         ]
@@ -277,54 +274,33 @@ class _BillReview:
             )
 
     def _late_usage(self) -> Iterator[ReviewFinding]:
+        """What came, went or changed after the bills were made, whether or not a run noted it."""
         period = str(self.month)
-        command = f"meterlake late --month {period}"
-        noted = list_late(self.organization, period=period)
-        for usage in noted:
-            if usage.status in UNDECIDED:
-                if usage.difference is None:
-                    detail = f"usage came after the bill was made: {usage.status.value}"
-                else:
-                    amount = self.currencies.money(usage.difference, usage.currency, sign=True)
-                    what = "usage that came after the bill was made comes to"
-                    if usage.is_correction:
-                        what = "memos of usage that the bill has by now are to be taken back,"
-                    detail = f"{what} {amount}: {usage.status.value}"
-                yield ReviewFinding(
-                    kind=ReviewKind.LATE_USAGE,
-                    subject=usage.account_code,
-                    detail=detail,
-                    command=command,
-                    bill_id=usage.bill_id,
-                    amount=usage.difference,
-                    currency=None if usage.difference is None else usage.currency,
-                )
-        for each in late(self.organization):
-            accounts = _unseen(each, noted)
-            if each.closed_by == BILLS and each.period == period and accounts:
-                yield ReviewFinding(
-                    kind=ReviewKind.LATE_USAGE,
-                    subject=", ".join(sorted(accounts)),
-                    detail=f"{counted(each.measurements, 'measurement')} came after the bills were made",
-                    command=command,
-                )
+        for usage in list_all_late(self.organization, period=period):
+            if usage.status not in UNDECIDED or usage.difference == ZERO:
+                continue
+            yield ReviewFinding(
+                kind=ReviewKind.LATE_USAGE,
+                subject=usage.account_code,
+                detail=self._describe_late(usage),
+                command=f"meterlake late --month {period}",
+                bill_id=usage.bill_id,
+                amount=usage.difference,
+                currency=None if usage.difference is None else usage.currency,
+            )
 
-    def _corrections(self) -> Iterator[ReviewFinding]:
-        """Bills that a backfill reached after they were made, as long as nothing was noted of it.
-
-        What came by files is found above; what went is in no table of measurements any more.
-        """
-        for usage in read_unnoted(self.organization):
-            backfills = [each for each in usage.sources if each.kind is LateSourceKind.BACKFILL]
-            if usage.period == str(self.month) and backfills:
-                done = ", and ".join(each.name for each in backfills)
-                yield ReviewFinding(
-                    kind=ReviewKind.LATE_USAGE,
-                    subject=usage.account_code,
-                    detail=f"a backfill came after the bill was made: {done}",
-                    command=f"meterlake backfill show {backfills[-1].id}",
-                    bill_id=usage.bill_id,
-                )
+    def _describe_late(self, usage: LateUsage) -> str:
+        became = usage.reason or usage.status.value
+        if usage.difference is None:
+            return f"usage came after the bill was made: {became}"
+        amount = self.currencies.money(usage.difference, usage.currency, sign=True)
+        what = "usage that came after the bill was made comes to"
+        if usage.is_correction:
+            what = "memos of usage that the bill has by now are to be taken back,"
+        elif all(each.kind is LateSourceKind.BACKFILL for each in usage.sources):
+            done = ", and ".join(each.name for each in usage.sources)
+            what = f"a backfill came after the bill was made ({done}); it comes to"
+        return f"{what} {amount}: {became}"
 
     def _jumps(self) -> list[ReviewFinding]:
         percent = self.settings.review_total_percent
@@ -387,17 +363,6 @@ def _measurements_of(usage: Unpriced, view: str) -> str:
 
 def _bill_of(account: str, when: str) -> str:
     return f"meterlake bill {when} --account {shlex.quote(account)}"
-
-
-def _unseen(period: Late, noted: Sequence[LateUsage]) -> set[str]:
-    """The accounts of a period for whose late usage nothing was noted, not even that it is open."""
-    if period.last_received is None:
-        return set()
-    seen = [each for each in noted if each.sources and not each.is_correction]
-    newest = max((source.last for each in seen for source in each.sources), default=None)
-    if newest is None or newest < period.last_received:
-        return period.accounts
-    return period.accounts - {each.account_code for each in seen}
 
 
 def missing_files(organization: Organization, patterns: Sequence[str]) -> list[str]:

@@ -2,17 +2,26 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import date, datetime
 
 from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus
 from meterlake.model.errors import Invalid
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.late_usage.unnoted import (
+    complete_noted,
+    find_unnoted,
+    with_differences,
+)
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.late_usage.late_bills import late_bills_by_id
-from meterlake.stores.state.billing.late_usage.lists import list_late_usage
+from meterlake.stores.state.billing.late_usage.lists import (
+    bills_with_undecided,
+    list_late_usage,
+)
 from meterlake.stores.state.core import account_names
-from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.pages import Page, key_of, key_token
 
 _ALL = 1000
 
@@ -38,7 +47,33 @@ def list_late(
             found += some
             page = Page(_ALL, token) if token else None
         shown = with_carriers(reader, found)
-    return sorted(shown, key=lambda each: (each.bill_date, each.account_code, each.found))
+    return sorted(shown, key=_by_bill)
+
+
+def list_all_late(
+    organization: Organization,
+    *,
+    period: str | None = None,
+    account_codes: Collection[str] | None = None,
+) -> list[LateUsage]:
+    """As `list_late`, with what came since, of which no run has taken note yet.
+
+    Raises:
+        NotFound: There is no such account.
+        Unavailable: A store failed.
+    """
+    noted = list_late(organization, period=period, account_codes=account_codes)
+    with organization.reading() as reader:
+        ids = None if account_codes is None else account_names.ids_of(reader, account_codes)
+    unnoted = find_unnoted(organization, period, ids)
+    found = complete_noted(noted, unnoted)
+    known = {each.bill_id for each in found if each.is_open and not each.is_correction}
+    found += [each for each in unnoted.values() if each.bill_id not in known]
+    return sorted(with_differences(organization, found, unnoted), key=_by_bill)
+
+
+def _by_bill(late: LateUsage) -> tuple[date, str, datetime]:
+    return late.bill_date, late.account_code, late.found
 
 
 def with_carriers(reader: Reader, found: Sequence[LateUsage]) -> list[LateUsage]:
@@ -66,7 +101,7 @@ def list_page(
     account_id: str | None = None,
     status: str | None = None,
 ) -> Document:
-    """One page of late usage, the newest first.
+    """One page of late usage, the newest first, also of what no run has taken note of yet.
 
     Raises:
         Invalid: There is no such status or month, or the token is none that a list gave.
@@ -81,6 +116,24 @@ def list_page(
         raise Invalid("status", status, f"it must be one of {', '.join(known)}")
     chosen = None if status is None else LateUsageStatus(status)
     ids = None if account_id is None else [account_id]
+    unnoted = find_unnoted(organization, period, ids)
     with organization.reading() as reader:
         found, token = list_late_usage(reader, page, period=period, account_ids=ids, status=chosen)
-    return envelope([each.to_wire() for each in found], token)
+        undecided = bills_with_undecided(reader, unnoted)
+    found = complete_noted(found, unnoted)
+    if chosen in {None, LateUsageStatus.OPEN}:
+        behind = key_of(page.token) if page.token else None
+        found += [
+            each
+            for each in unnoted.values()
+            if each.bill_id not in undecided and (behind is None or _place(each) < behind)
+        ]
+    if len(found) > page.size:
+        found = sorted(found, key=_place, reverse=True)[: page.size]
+        token = key_token(*_place(found[-1]))
+    shown = with_differences(organization, sorted(found, key=_place, reverse=True), unnoted)
+    return envelope([each.to_wire() for each in shown], token)
+
+
+def _place(late: LateUsage) -> tuple[datetime, str]:
+    return late.found, late.id

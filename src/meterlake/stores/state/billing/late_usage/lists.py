@@ -37,6 +37,12 @@ def count_undecided(reader: Reader, bill_ids: Collection[str]) -> int:
     return len({row.bill_id for row in rows})
 
 
+def bills_with_undecided(reader: Reader, bill_ids: Collection[str]) -> set[str]:
+    """The bills, of some, that have late usage about which nothing was done for good."""
+    found = from_rows(reader, list(read_undecided_rows(reader, list(bill_ids))))
+    return {each.bill_id for each in found if not each.is_correction}
+
+
 def find_late_usage(reader: Reader, id: str) -> LateUsage | None:
     """The late usage of a bill, as it is now."""
     found = _read(reader, LATE_USAGE.c.id == id)
