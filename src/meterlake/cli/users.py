@@ -134,13 +134,13 @@ def show_log(
     limit: Limit = 20,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Show who did what, the newest first: changes of entities, bills, grants, and begun runs.
+    """Show who did what, the newest first: to entities, bills, balances, months; grants, begun runs.
 
     Example: `meterlake users log --by ada@acme.example`
 
     Args:
         by: Only what this person or service user did: e-mail address, name or id.
-        kind: Only what was done to this kind: accounts, plans, bills, policyGrants, runs.
+        kind: Only what was done to this kind: accounts, bills, closings, policyGrants, runs.
         limit: The largest number that you want to see.
     """
     from meterlake.model.errors import Invalid
@@ -161,5 +161,10 @@ def show_log(
             options.output.line(each)
     else:
         options.output.rows(
-            named, ("at=time", "!by", "action", "kind", "name", "+!entityId"), empty="Nothing yet."
+            named,
+            (
+                *("at=time", "!by", "action", "kind", "name", "?period", "?amount", "?currency"),
+                *("?reason", "+!entityId"),
+            ),
+            empty="Nothing yet.",
         )

@@ -1,19 +1,30 @@
 """Who did what, who has which policy, and sign-ins that somebody ends, over HTTP."""
 
+from datetime import timedelta
+from decimal import Decimal
+
 import httpx
 import pytest
 from argon2 import PasswordHasher
 
 from meterlake.api.server.oauth import CALLBACK, CLIENT
+from meterlake.model.bills.memos import CreditLineItem
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.access import PrincipalType
 from meterlake.model.errors import Unauthorized
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.access.audit import audit_log
+from meterlake.pipeline.billing.bills import delete_bill, get_bill, lock_bill, set_status
 from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.billing.memos import MemoRef, create_memo, delete_memo
+from meterlake.pipeline.billing.named_bills import find_bills
+from meterlake.pipeline.home.maintain import forget_events
 from meterlake.pipeline.home.setup import initialize
 from meterlake.stores.state.access.audit_log import AuditFilter
+from meterlake.stores.state.billing.bills.versions import list_versions
 from meterlake.stores.state.core.pages import Page
+from tests.closing_world import a_month_to_close
 from tests.commands import wait_until
 from tests.e2e.api.test_authorization import service_user, token_of
 from tests.people import PASSWORD, allow, deny, join, policy
@@ -118,6 +129,94 @@ def test_what_people_do_to_bills_and_ask_for_is_in_the_log(tmp_path):
         ("bills", "approved", "bolt"),
         ("runs", "begun", "bill"),
     ]
+
+
+def test_every_act_on_a_bill_stays_in_the_log_with_its_month_amount_and_reason(tmp_path):
+    with home_with_bills(tmp_path / "home") as home:
+        organization, clock = home.organization, home.clock
+        bill(organization, Month.parse("2026-09"), author="USER_ada")
+        [acme, bolt] = (find_bills(organization, [code, "2026-09"])[0] for code in ("acme", "bolt"))
+
+        def act(function, *arguments, author="USER_ada"):
+            clock.time += timedelta(minutes=1)
+            return function(organization, author, *arguments)
+
+        act(set_status, acme, BillStatus.APPROVED)
+        act(set_status, acme, BillStatus.PENDING, author="USER_eve")
+        act(set_status, acme, BillStatus.APPROVED)
+        line = get_bill(organization, acme)["lineItems"][0]
+        memo = {
+            "amount": Decimal("2.50"),
+            "description": "Outage",
+            "productId": line["productId"],
+            "accountingProductId": line["productId"],
+            "referencedBillId": acme,
+            "referencedLineItemId": line["id"],
+            "servicePeriodStartDate": "2026-09-14T00:00:00Z",
+            "servicePeriodEndDate": "2026-09-15T00:00:00Z",
+        }
+        made = act(create_memo, MemoRef(CreditLineItem, acme), memo, author="USER_eve")
+        act(delete_memo, MemoRef(CreditLineItem, acme, made["id"]))
+        act(set_status, acme, BillStatus.APPROVED)
+        act(lock_bill, acme)
+        act(set_status, bolt, BillStatus.APPROVED)
+        act(delete_bill, bolt, author="USER_eve")
+        clock.time += timedelta(days=organization.settings.event_days + 1)
+        forget_events(organization)
+        wanted = AuditFilter(kinds=["Bill"])
+        found = list(reversed(audit_log(organization, wanted, Page(50))["data"]))
+
+        with organization.reading() as reader:
+            makers = [each.modified_by for each in list_versions(reader, acme)]
+
+    assert makers == ["USER_ada", "USER_eve", "USER_ada"]
+    said = [
+        (each["name"], each["period"], each["by"], each["action"], each["amount"]) for each in found
+    ]
+    ada, eve, total = "USER_ada", "USER_eve", Decimal("73.50")
+    assert [each[2:] for each in said if each[0] == "acme"] == [
+        (ada, "approved", total),
+        (eve, "unapproved", total),
+        (ada, "approved", total),
+        (eve, "credited", Decimal("2.50")),
+        (ada, "lineRemoved", Decimal("2.50")),
+        (ada, "approved", total),
+        (ada, "locked", total),
+    ]
+    assert [each[2:4] for each in said if each[0] == "bolt"] == [
+        (ada, "approved"),
+        (eve, "deleted"),
+    ]
+    assert {each[1] for each in said} == {"2026-09"}
+    assert [each["reason"] for each in found if "reason" in each] == ["Outage", "Outage"]
+
+
+def test_a_reopened_month_is_in_the_log_with_its_reason(tmp_path):
+    with a_month_to_close(tmp_path / "home") as world:
+        world.look()
+        world.approve()
+        world.reopen("A price was wrong")
+        wanted = AuditFilter(kinds=["Closing"])
+        found = audit_log(world.home.organization, wanted, Page(5))["data"]
+
+    assert [(each["action"], each["name"], each["reason"]) for each in found] == [
+        ("reopened", str(world.month), "A price was wrong")
+    ]
+
+
+def test_a_top_up_is_in_the_log_with_its_amount(http):
+    account = {"code": "acme", "name": "Acme", "emailAddress": "a@b.example"}
+    balance = {"code": "prepaid", "name": "Prepaid", "currency": "USD"}
+    balance |= {"accountId": posted(http, "/accounts", account)["id"]}
+    balance |= {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
+    made = posted(http, "/balances", balance)
+    kind = posted(http, "/picklists/transactiontypes", {"code": "top_up", "name": "Top up"})
+    amount = {"amount": 12.5, "transactionTypeId": kind["id"], "description": "Paid by card"}
+    posted(http, f"/balances/{made['id']}/transactions", amount)
+    [found] = [each for each in log(http, entityId=made["id"]) if each["action"] == "toppedUp"]
+
+    assert (found["kind"], found["name"], found["amount"]) == ("balances", "prepaid", 12.5)
+    assert found["reason"] == "Paid by card"
 
 
 def test_the_log_leaves_out_what_one_may_not_read(server, http):

@@ -142,7 +142,7 @@ def test_the_log_has_names_and_leads_to_the_changes(ada):
     ada.go(f"{CONSOLE}/catalogue/products/new")
     ada.send({"name": "Disk", "code": "disk"})
     ada.go(f"{ACCESS}/log?kinds=products&peopleOnly=true")
-    assert "Ada Lovelace Created Products disk" in ada.text
+    assert "Ada Lovelace Created disk Products" in ada.text
     open_linked(ada, f"{ACCESS}/log?kinds=products&peopleOnly=true", "disk")
 
     assert "Changes of Disk" in ada.text

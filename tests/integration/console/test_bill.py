@@ -117,6 +117,18 @@ def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
     finance.send(memo_fields(finance, amount="3"))
     assert total(finance) == before - 3
 
+    happened = finance.text.partition("What happened")[2]
+    assert re.search(
+        r"Credit or charge changed, Ada Lovelace: 3.00 USD \(Outage on 14 September\).*"
+        r"Credit put on the bill, Ada Lovelace: 2.50 USD.*Approved, Ada Lovelace: .*Made, ",
+        happened,
+    )
+    finance.go(f"{CONSOLE}/access/log?kinds=bills")
+    assert "Credit put on the bill acme, 2026-09 2.50 USD" in finance.text
+    finance.go(f"{CONSOLE}/access/log?kinds=bills&format=csv")
+    assert ",Ada Lovelace,Approved," in finance.page.text
+    assert "USER_" not in finance.page.text
+    finance.go(path)
     finance.go(link(finance, "All versions"))
     assert "Ada Lovelace" in finance.text
     # The approval between was version 2 and changed nothing.

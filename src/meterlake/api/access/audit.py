@@ -16,7 +16,12 @@ from meterlake.stores.state.access.audit_log import AuditFilter
 _USERS: Final = f"{ORGANIZATION}/users"
 _PAGE_MAX: Final = 100
 # Whose right to read the log needs for what is no entity.
-_BESIDE: Final = {"bills": "bill", "policyGrants": "permissionpolicy", "runs": "run"}
+_BESIDE: Final = {
+    "bills": "bill",
+    "closings": "bill",
+    "policyGrants": "permissionpolicy",
+    "runs": "run",
+}
 
 
 async def list_log(call: Call) -> Any:

@@ -268,8 +268,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "ListAuditLog": (
         "List who did what",
         (
-            "Newest first: changes of entities, what people did to bills, grants of policies, and the runs"
-            " that they asked for; without what you may not read. `peopleOnly` leaves out what meterlake"
+            "Newest first: changes of entities, what people did to bills, balances and closed months with"
+            " amount and reason, grants of policies, and the runs that they asked for; without what you may not read. `peopleOnly` leaves out what meterlake"
             " did by itself. The changes of one entity, field by field, have an operation of their own."
         ),
     ),

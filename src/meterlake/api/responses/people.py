@@ -13,7 +13,7 @@ from meterlake.model.configuration.access import (
 )
 from meterlake.model.values.entity import Value
 from meterlake.model.values.envelope import Envelope
-from meterlake.model.values.fields import Flag, Id, Instant, Integer, Text
+from meterlake.model.values.fields import Flag, Id, Instant, Integer, Number, Text
 
 
 class BearerAccessTokenRequest(BaseModel):
@@ -143,7 +143,15 @@ class AuditAction(StrEnum):
     DELETED = "deleted"
     APPROVED = "approved"
     LOCKED = "locked"
-    REPLACED = "replaced"
+    UNAPPROVED = "unapproved"
+    RECALCULATED = "recalculated"
+    CREDITED = "credited"
+    CHARGED = "charged"
+    LINE_CHANGED = "lineChanged"
+    LINE_REMOVED = "lineRemoved"
+    TOPPED_UP = "toppedUp"
+    PAID_BACK = "paidBack"
+    REOPENED = "reopened"
     GRANTED = "granted"
     BEGUN = "begun"
 
@@ -160,6 +168,10 @@ class AuditEntryResponse(Value):
     entity_id: Text
     name: Text | None = None
     version: Integer | None = None
+    period: Text | None = None
+    amount: Number | None = None
+    currency: Text | None = None
+    reason: Text | None = None
 
 
 class UserSession(Value):

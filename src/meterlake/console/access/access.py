@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.access.policy_words import read_policy
+from meterlake.console.bills.acts import act_in_words
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
@@ -33,13 +34,23 @@ _PLACES: Final = (
     ("GetMe", "What you may do", f"{ACCESS}/me"),
 )
 _LOGGED: Final = (
-    *("accounts", "accountPlans", "aggregations", "balances", "bills", "commitments", "contracts"),
+    *(
+        "accounts",
+        "accountPlans",
+        "aggregations",
+        "balances",
+        "bills",
+        "closings",
+        "commitments",
+        "contracts",
+    ),
     *("integrationConfigs", "meters", "permissionPolicies", "plans", "policyGrants", "pricings"),
     *("products", "runs", "webhookDestinations"),
 )
 # What is no entity has another page than its changes.
 _ELSEWHERE: Final = {
     "bills": "/console/bills/{id}",
+    "closings": "/console/months/{id}",
     "runs": "/console/runs/{id}",
     "policyGrants": POLICIES,
 }
@@ -402,6 +413,12 @@ async def _with_words_of_kind(_: Visit, rows: list[dict[str, Any]]) -> None:
         row["kindWords"] = words(row["kind"])
         named = row.get("name") not in {None, "", row["entityId"]}
         row["what"] = row["name"] if named else row["kindWords"]
+        row["done"] = act_in_words(row["action"])
+        if row["kind"] == "bills":
+            row["what"] = f"{row['what']}, {row.get('period', '')}"
+        elif row["kind"] == "runs":
+            step, _, month = row["what"].partition(" ")
+            row["what"] = f"Closing of {month}: {step}" if month else words(step)
 
 
 _LOG: Final = Listing(
@@ -410,12 +427,16 @@ _LOG: Final = Listing(
     (
         Column("When", "at", "instant"),
         Column("Who", "by", "author"),
-        Column("Did", "action", "words"),
-        Column("Kind", "kindWords"),
+        Column("Did", "done"),
         Column("What", "what", link=f"{LOG}/{{kind}}/{{entityId}}"),
+        Column("Amount", "amount", "money"),
+        Column("Currency", "currency"),
+        Column("Reason", "reason"),
+        Column("Kind", "kindWords"),
     ),
     empty=("Nothing yet", "Changes, approvals, grants and begun runs appear here."),
-    intro="Changes of entities, what people did to bills, grants of policies, and begun runs.",
+    intro="Changes of entities, what people did to bills, balances and months, grants of policies,"
+    " and begun runs.",
     complete=_with_words_of_kind,
 )
 

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console.bills.acts import acts_of_bill
 from meterlake.console.bills.bills import BILLS, check_approval, file_of, search_of_ids
 from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.shell.api import ApiRefusalError, rows_of
@@ -32,8 +33,8 @@ async def show_bill(visit: Visit) -> Response:
     """One bill with its lines by product."""
     id_ = visit.request.path_params["id"]
     bill = await visit.api.get(f"/bills/{id_}")
-    events, versions, runs, credited, debited, letters, around, _ = await asyncio.gather(
-        visit.api.find("/events", resourceId=id_, includeActioned=True, pageSize=20),
+    acts, versions, runs, credited, debited, letters, around, _ = await asyncio.gather(
+        acts_of_bill(visit, id_),
         visit.api.find(f"/bills/{id_}/versions"),
         _deliveries(visit, id_),
         visit.api.every(f"/bills/{id_}/creditlineitems"),
@@ -51,7 +52,7 @@ async def show_bill(visit: Visit) -> Response:
         draws=[each for each in bill["lineItems"] if each["lineItemType"] in _DRAWS],
         memos=memos,
         total=subtotal(bill["lineItems"]),
-        events=rows_of(events),
+        acts=acts,
         versions=rows_of(versions),
         runs=runs,
         letters=letters,

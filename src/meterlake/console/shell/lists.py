@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response, StreamingResponse
 
 from meterlake.console.shell.page import Visit
+from meterlake.console.shell.people import author_name
 from meterlake.console.shell.session import api_of
 from meterlake.stages.export.column_kinds import MARK, STARTS
 
@@ -172,13 +173,21 @@ async def _lines(visit: Visit, listing: Listing) -> AsyncIterator[str]:
     # The answer is still sent when the page's own client is closed.
     async with api_of(visit.request, visit.session.token, visit.session.org_id) as api:
         later = replace(visit, api=api)
+        has_authors = any(each.kind == "author" for each in listing.columns)
+        people = await later.people() if has_authors else {}
         while True:
             rows, token = await listing.page(later, _DOWNLOAD_PAGE, token)
-            cells = [[each.value(row) for each in listing.columns] for row in rows]
+            cells = [[_written(each, row, people) for each in listing.columns] for row in rows]
             yield csv_text([head, *cells] if head else cells)
             head = []
             if not token:
                 return
+
+
+def _written(column: Column, row: dict[str, Any], people: dict[str, str]) -> Any:
+    """A cell of a file: as the API has it, with the names of people."""
+    value = column.value(row)
+    return author_name(value, people) if column.kind == "author" else value
 
 
 async def _after(first: str, later: AsyncIterator[str]) -> AsyncIterator[str]:

@@ -1,25 +1,38 @@
 """The log of who did what in an organization, and the sessions of people that can be ended."""
 
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Final
 
+from meterlake.model.configuration.organization import CreditReason, DebitReason
 from meterlake.model.resources import BY_KIND
+from meterlake.model.values.money import plain
 from meterlake.pipeline.access.named_people import names_of_authors
 from meterlake.stores import Organization
+from meterlake.stores.state import Reader
 from meterlake.stores.state.access import people, sessions
 from meterlake.stores.state.access.audit_log import (
     BILL_KIND,
+    CLOSING_KIND,
     GRANT_KIND,
+    REPLACED,
     RUN_KIND,
     AuditEntry,
     AuditFilter,
     page_of_log,
 )
+from meterlake.stores.state.billing.bills.versions import content_change
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.pages import Page
 
 Document = dict[str, Any]
 # What the log is about besides entities, as the wire calls it.
-_BESIDE: Final = {"bills": BILL_KIND, "policyGrants": GRANT_KIND, "runs": RUN_KIND}
+_BESIDE: Final = {
+    "bills": BILL_KIND,
+    "closings": CLOSING_KIND,
+    "policyGrants": GRANT_KIND,
+    "runs": RUN_KIND,
+}
 KINDS: Final = {**{each.name: kind for kind, each in BY_KIND.items()}, **_BESIDE}
 _NAMES: Final = {kind: name for name, kind in KINDS.items()}
 
@@ -31,7 +44,8 @@ def audit_log(organization: Organization, wanted: AuditFilter, page: Page) -> Do
         Invalid: The token is none that a list gave.
     """
     with organization.reading() as reader:
-        found, token = page_of_log(reader, wanted, page)
+        rows, token = page_of_log(reader, wanted, page)
+        found = [_in_words(reader, each) for each in rows]
         bills = {each.name for each in found if each.kind == BILL_KIND and each.name}
         accounts = account_names.by_id(reader, bills)
     # Those to whom a policy was granted.
@@ -42,6 +56,29 @@ def audit_log(organization: Organization, wanted: AuditFilter, page: Page) -> Do
     names |= {author.rpartition("_")[2]: name for author, name in people.items()}
     data = [_document(each, names) for each in found]
     return {"data": data, "nextToken": token} if token else {"data": data}
+
+
+def _in_words(reader: Reader, entry: AuditEntry) -> AuditEntry:
+    """An entry with what took the place of what a bill said: a calculation, or a line of a person."""
+    if entry.action != REPLACED or entry.version is None:
+        return entry
+    change = content_change(reader, entry.entity_id, entry.version)
+    line = change.after or change.before
+    if change.is_deleted:
+        return replace(entry, action="deleted")
+    if line is None:
+        return replace(entry, action="recalculated")
+    amount = Decimal(line["convertedSubtotal"])
+    if change.before is None:
+        action = "credited" if amount < 0 else "charged"
+    else:
+        action = "lineRemoved" if change.after is None else "lineChanged"
+    # What the person gave as the reason, and what the customer reads.
+    kind = CreditReason if amount < 0 else DebitReason
+    reason = reader.find(kind, line["reasonId"]) if "reasonId" in line else None
+    said = [] if reason is None else [reason.entity.name]
+    text = ": ".join([*said, str(line.get("description", ""))])
+    return replace(entry, action=action, amount=plain(abs(amount)), reason=text)
 
 
 def _document(entry: AuditEntry, names: dict[str, str]) -> Document:
@@ -55,6 +92,10 @@ def _document(entry: AuditEntry, names: dict[str, str]) -> Document:
         "entityId": entry.entity_id,
         "name": name,
         "version": entry.version,
+        "period": entry.period,
+        "amount": None if entry.amount is None else Decimal(entry.amount),
+        "currency": entry.currency,
+        "reason": entry.reason,
     }
     return {member: value for member, value in shown.items() if value is not None}
 

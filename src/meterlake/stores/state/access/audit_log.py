@@ -1,11 +1,13 @@
-"""Who did what: the changes of entities, what people did to bills, grants, and what they asked for.
+"""Who did what: changes of entities, acts on bills, balances and months, grants, and begun runs.
 
 Nothing is written for it: every source says itself who and when. Each is read by time and merged.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -13,6 +15,7 @@ from sqlalchemy import (
     Row,
     Select,
     String,
+    Table,
     case,
     cast,
     func,
@@ -20,24 +23,41 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    type_coerce,
 )
 
+from meterlake.model.bills.ledger import PostingKind
 from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.customers.balances import Balance
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
 from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.pages import Page, key_token, read
+from meterlake.stores.state.core.pages import Page, key_of, key_token, read
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import (
+    BALANCE_NOTE,
     BILL,
     BILL_VERSION,
+    ENTITY,
     ENTITY_HISTORY,
     POLICY_GRANT,
+    POSTING,
+    InstantText,
 )
+from meterlake.stores.state.events.event_tables import EVENT
+from meterlake.stores.state.events.log import BILL_CHANGED, ends_approval, former_text
 from meterlake.stores.state.jobs.table import JOB
 
 BILL_KIND: Final = "Bill"
 GRANT_KIND: Final = "PolicyGrant"
 RUN_KIND: Final = "Run"
+CLOSING_KIND: Final = "Closing"
+REPLACED: Final = "replaced"
+# What the job of a closing says of the times that its month was opened again.
+_REOPENED: Final = "reopened"
+# What a thing is called by.
+_NAMES: Final = ("code", "name", "email")
 # What people ask for; deliveries and files of inboxes follow from something else.
 _ASKED: Final = (
     *(JobKind.BILL, JobKind.STATEMENT, JobKind.BILL_LETTER, JobKind.EXPORT),
@@ -50,11 +70,14 @@ class AuditEntry:
     """One thing that somebody did.
 
     Attributes:
-        kind: The class of an entity, or `Bill`, `PolicyGrant`, `Run`.
+        kind: The class of an entity, or `Bill`, `Closing`, `PolicyGrant`, `Run`.
         action: What was done to it: `created`, `approved`.
         entity_id: What it was done to.
         name: Its code, name or e-mail address, as far as it has one; of a bill its account's id, of
             a grant the holder's.
+        period: Of a bill: `2026-10`.
+        amount: What a bill came to then; what a line or a posting came to.
+        reason: What the person gave as the reason.
     """
 
     id: str
@@ -64,7 +87,11 @@ class AuditEntry:
     action: str
     entity_id: str
     name: str | None
-    version: int | None
+    version: int | None = None
+    period: str | None = None
+    amount: str | None = None
+    currency: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +119,7 @@ def page_of_log(
     Raises:
         Invalid: The token is none that a list gave.
     """
-    found: list[Row[Any]] = []
+    found = list(_reopenings(reader, wanted, page.token))
     has_more = False
     for source in _SOURCES:
         query = source(reader, wanted)
@@ -101,17 +128,61 @@ def page_of_log(
         columns = query.selected_columns
         query = query.where(*_conditions(columns, wanted))
         rows, token = read(reader.connection, query, columns.at_, columns.entry, page)
-        found += rows[: page.size]
+        found += [_entry_of(row) for row in rows[: page.size]]
         has_more |= token is not None
-    found.sort(key=lambda row: (row.at_, row.entry), reverse=True)
+    found.sort(key=lambda each: (each.at, each.id), reverse=True)
     has_more |= len(found) > page.size
-    entries = [
-        AuditEntry(
-            row.entry, row.at_, row.by, row.kind_, row.action, row.entity, row.name_, row.version_
-        )
-        for row in found[: page.size]
-    ]
+    entries = found[: page.size]
     return entries, key_token(entries[-1].at, entries[-1].id) if has_more else None
+
+
+def _entry_of(row: Row[Any]) -> AuditEntry:
+    amount = row.amount_
+    if row.event_ is not None:
+        amount = plain(Decimal(wire.loads(row.event_)["oldDto"]["billTotal"]))
+    return AuditEntry(
+        *(row.entry, row.at_, row.by, row.kind_, row.action, row.entity, row.name_, row.version_),
+        *(row.period_, amount, row.currency_, row.reason_),
+    )
+
+
+def _reopenings(reader: Reader, wanted: AuditFilter, token: str | None) -> Iterator[AuditEntry]:
+    """The times that closed months were opened again; all behind a token, for they are few."""
+    if wanted.kinds and CLOSING_KIND not in wanted.kinds:
+        return
+    behind = None if token is None else key_of(token)
+    query = select(JOB.c.parameters).where(
+        JOB.c.org == reader.org_id, JOB.c.kind == JobKind.CLOSING.value
+    )
+    for text in reader.connection.execute(query).scalars():
+        parameters = wire.loads(text)
+        for number, each in enumerate(parameters.get(_REOPENED, ())):
+            month, at = parameters["month"], datetime.fromisoformat(each["at"])
+            entry = AuditEntry(
+                *(f"{month}:reopened:{number}", at, each["author"], CLOSING_KIND, "reopened"),
+                *(month, month),
+                period=month,
+                reason=each["reason"],
+            )
+            is_behind = behind is None or (at, entry.id) < behind
+            if is_behind and _is_wanted(entry, wanted):
+                yield entry
+
+
+def _is_wanted(entry: AuditEntry, wanted: AuditFilter) -> bool:
+    """As `_conditions`, of an entry that no query has."""
+    is_person = entry.by.startswith(("USER_", "SERVICE_USER_"))
+    return (
+        (not wanted.authors or entry.by in wanted.authors)
+        and (is_person or not wanted.people_only)
+        and wanted.entity_id in {None, entry.entity_id}
+        and (wanted.start is None or entry.at >= wanted.start)
+        and (wanted.end is None or entry.at < wanted.end)
+    )
+
+
+# A number of an event has all its digits in the text alone: it is read from there.
+_DETAILS: Final = ("version", "period", "amount", "currency", "reason", "event")
 
 
 def _conditions(columns: Any, wanted: AuditFilter) -> list[ColumnElement[bool]]:
@@ -135,12 +206,15 @@ def _columns(
     action: ColumnElement[Any] | str,
     of: tuple[ColumnElement[Any] | str, ColumnElement[Any]],
     name: ColumnElement[Any] | None = None,
-    version: ColumnElement[Any] | None = None,
+    details: Mapping[str, Any] = MappingProxyType({}),
 ) -> Select[Any]:
     kind, entity = of
+    mark = details.get("mark", details.get("version"))
     word = literal(action) if isinstance(action, str) else action
     # Unique also where one thing had two things done to it at once.
-    entry = entity + ":" + (word if version is None else cast(version, String))
+    entry = entity + ":" + word
+    if mark is not None:
+        entry = entry + ":" + cast(mark, String)
     return select(
         entry.label("entry"),
         at.label("at_"),
@@ -149,7 +223,7 @@ def _columns(
         entity.label("entity"),
         (literal(kind) if isinstance(kind, str) else kind).label("kind_"),
         (null() if name is None else name).label("name_"),
-        (null() if version is None else version).label("version_"),
+        *(details.get(each, null()).label(f"{each}_") for each in _DETAILS),
     )
 
 
@@ -165,14 +239,15 @@ def _of_entities(reader: Reader, wanted: AuditFilter) -> Select[Any]:
     # What is deleted has the name that it had.
     last = was.correlate(ENTITY_HISTORY).scalar_subquery()
     body = case((table.body.is_(None), last), else_=table.body)
-    name = func.coalesce(*(member_text(body, literal(each)) for each in ("code", "name", "email")))
+    name = func.coalesce(*(member_text(body, literal(each)) for each in _NAMES))
     action = case(
         (table.body.is_(None), literal("deleted")),
         (table.version == 1, literal("created")),
         else_=literal("updated"),
     )
     query = _columns(
-        table.valid_from, table.author, action, (table.kind, table.id), name, table.version
+        *(table.valid_from, table.author, action, (table.kind, table.id), name),
+        {"version": table.version},
     ).where(table.org == reader.org_id)
     return query.where(table.kind.in_(wanted.kinds)) if wanted.kinds else query
 
@@ -183,10 +258,91 @@ def _of_bills(
     def source(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
         if wanted.kinds and BILL_KIND not in wanted.kinds:
             return None
-        query = _columns(at, by, action, (BILL_KIND, BILL.c.id), BILL.c.account_id)
+        query = _columns(
+            *(at, by, action, (BILL_KIND, BILL.c.id), BILL.c.account_id), _amounts(BILL)
+        )
         return query.where(BILL.c.org == reader.org_id, at.is_not(None))
 
     return source
+
+
+def _amounts(table: Table) -> dict[str, ColumnElement[Any]]:
+    """What a bill is of, and what it comes to."""
+    return {
+        "period": table.c.period,
+        "amount": table.c.total,
+        "currency": table.c.currency,
+    }
+
+
+def _of_former_approvals(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
+    """Approvals that hold no more: the events of their ends say when they were made, and by whom."""
+    at = former_text("dtApproved")
+    # Of one width, as all instants are.
+    at = case((at.contains("."), at), else_=func.replace(at, "Z", ".000000Z"))
+    by = former_text("approvedBy")
+    return _of_ended_approvals(reader, wanted, type_coerce(at, InstantText), by, "approved")
+
+
+def _of_take_backs(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
+    """Approvals that somebody took back; those that ended with a change of their bill are with it."""
+    by = member_text(member_text(EVENT.c.body, literal("newDto")), literal("lastModifiedBy"))
+    query = _of_ended_approvals(reader, wanted, EVENT.c.time, by, "unapproved")
+    if query is None:
+        return None
+    changed = select(BILL_VERSION.c.bill_id).where(
+        BILL_VERSION.c.bill_id == EVENT.c.resource_id, BILL_VERSION.c.replaced == EVENT.c.time
+    )
+    return query.where(EVENT.c.name == BILL_CHANGED, ~changed.exists())
+
+
+def _of_ended_approvals(
+    reader: Reader,
+    wanted: AuditFilter,
+    at: ColumnElement[Any],
+    by: ColumnElement[Any],
+    action: str,
+) -> Select[Any] | None:
+    if wanted.kinds and BILL_KIND not in wanted.kinds:
+        return None
+    details = {
+        "mark": EVENT.c.seq,
+        "period": former_text("period"),
+        "currency": former_text("currency"),
+        "event": EVENT.c.body,
+    }
+    query = _columns(
+        *(at, by, action, (BILL_KIND, EVENT.c.resource_id), EVENT.c.account_id),
+        details,
+    )
+    return query.where(EVENT.c.org == reader.org_id, ends_approval(), by.is_not(None))
+
+
+def _of_postings(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
+    """What people and schedules put into balances, or paid back."""
+    if wanted.kinds and Balance.__name__ not in wanted.kinds:
+        return None
+    table = POSTING.c
+    body = select(func.coalesce(*(member_text(ENTITY.c.body, literal(each)) for each in _NAMES)))
+    name = body.where(
+        ENTITY.c.org == table.org,
+        ENTITY.c.kind == Balance.__name__,
+        ENTITY.c.id == table.source_id,
+    )
+    reason = select(BALANCE_NOTE.c.description).where(BALANCE_NOTE.c.id == table.id)
+    action = case((table.kind == PostingKind.CREDIT.value, "toppedUp"), else_="paidBack")
+    query = _columns(
+        *(table.created, table.created_by, action, (Balance.__name__, table.source_id)),
+        name.scalar_subquery(),
+        {
+            "mark": table.sequence,
+            "amount": table.amount,
+            "currency": table.currency,
+            "reason": reason.scalar_subquery(),
+        },
+    )
+    kinds = (PostingKind.CREDIT.value, PostingKind.MANUAL.value)
+    return query.where(table.org == reader.org_id, table.kind.in_(kinds))
 
 
 def _of_replaced_bills(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
@@ -194,8 +350,9 @@ def _of_replaced_bills(reader: Reader, wanted: AuditFilter) -> Select[Any] | Non
         return None
     table = BILL_VERSION.c
     query = _columns(
-        *(table.replaced, table.replaced_by, "replaced", (BILL_KIND, table.bill_id)),
-        *(table.account_id, table.version),
+        *(table.replaced, table.replaced_by, REPLACED, (BILL_KIND, table.bill_id)),
+        table.account_id,
+        {"version": table.version, **_amounts(BILL_VERSION)},
     )
     return query.where(table.org == reader.org_id)
 
@@ -213,7 +370,11 @@ def _of_grants(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
 def _of_runs(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
     if wanted.kinds and RUN_KIND not in wanted.kinds:
         return None
-    query = _columns(JOB.c.created, JOB.c.author, "begun", (RUN_KIND, JOB.c.id), JOB.c.kind)
+    step = member_text(JOB.c.parameters, literal("action"))
+    month = member_text(JOB.c.parameters, literal("month"))
+    is_step = JOB.c.kind == JobKind.CLOSING_STEP.value
+    name = case((is_step, step + " " + month), else_=JOB.c.kind)
+    query = _columns(JOB.c.created, JOB.c.author, "begun", (RUN_KIND, JOB.c.id), name)
     return query.where(
         JOB.c.org == reader.org_id,
         JOB.c.kind.in_(list(_ASKED)),
@@ -226,7 +387,10 @@ _SOURCES: Final[tuple[Callable[[Reader, AuditFilter], Select[Any] | None], ...]]
     _of_entities,
     _of_bills(BILL.c.approved, BILL.c.approved_by, "approved"),
     _of_bills(BILL.c.locked_at, BILL.c.locked_by, "locked"),
+    _of_former_approvals,
+    _of_take_backs,
     _of_replaced_bills,
+    _of_postings,
     _of_grants,
     _of_runs,
 )

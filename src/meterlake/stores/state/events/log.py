@@ -8,10 +8,22 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, and_, delete, func, insert, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.resources.events import BILL, UPDATED
+from meterlake.model.resources.events import BILL, DELETED, UPDATED
+from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL as BILLS
@@ -22,7 +34,8 @@ from meterlake.stores.state.events.incidents import INCIDENT
 from meterlake.stores.state.integrations.run_tables import EVENT_POSITION
 
 NOTIFICATIONS: Final = "notifications"
-_CHANGED: Final = f"{BILL}.{UPDATED}"
+BILL_CHANGED: Final = f"{BILL}.{UPDATED}"
+_BILL_GONE: Final = f"{BILL}.{DELETED}"
 
 
 class LogEntry(NamedTuple):
@@ -100,7 +113,8 @@ def remove_events(reader: Reader, before: datetime, most: int) -> int:
     """Remove events that were written before an instant.
 
     Those stay that the reader of the log has not evaluated, that an open incident is about, and
-    that say of a bill which waits for approval that it had been approved.
+    that say of a bill which waits for approval that it had been approved. So do those with which an
+    approval ended: the log of who did what has it from them.
 
     Args:
         reader: Within a transaction.
@@ -122,7 +136,8 @@ def remove_events(reader: Reader, before: datetime, most: int) -> int:
         or_(EVENT.c.written.is_(None), EVENT.c.written < before),
         EVENT.c.seq <= read_position(reader),
         EVENT.c.id.not_in(of_incidents),
-        ~and_(EVENT.c.name == _CHANGED, EVENT.c.resource_id.in_(waiting)),
+        ~and_(EVENT.c.name == BILL_CHANGED, EVENT.c.resource_id.in_(waiting)),
+        ~ends_approval(),
     )
     ids = list(reader.connection.execute(query.order_by(EVENT.c.seq).limit(most)).scalars())
     for some in chunks_of(ids):
@@ -130,3 +145,18 @@ def remove_events(reader: Reader, before: datetime, most: int) -> int:
         reader.connection.execute(delete(EVENT_NOTIFICATION).where(of_events))
         reader.connection.execute(delete(EVENT).where(EVENT.c.id.in_(some)))
     return len(ids)
+
+
+def ends_approval() -> ColumnElement[bool]:
+    """Whether an event says that an approved bill waits again, or is gone."""
+    status = member_text(member_text(EVENT.c.body, literal("newDto")), literal("status"))
+    return and_(
+        EVENT.c.name.in_((BILL_CHANGED, _BILL_GONE)),
+        former_text("status") == BillStatus.APPROVED.value,
+        or_(status.is_(None), status == BillStatus.PENDING.value),
+    )
+
+
+def former_text(name: str) -> ColumnElement[str]:
+    """A member of what a thing was before its event."""
+    return member_text(member_text(EVENT.c.body, literal("oldDto")), literal(name))

@@ -4,16 +4,17 @@ A bill that is made once costs nothing here. Its content now is in its own table
 copied when another one takes its place.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import insert, literal, select
+from sqlalchemy import ColumnElement, Table, func, insert, literal, select
 
 from meterlake.model.errors import NotFound
 from meterlake.model.values import wire
+from meterlake.stores.state.billing.memos.lines import KEY_PREFIX
 from meterlake.stores.state.billing.stored_bills import (
     BillContent,
     BillKey,
@@ -45,7 +46,7 @@ class BillVersion:
 
     Attributes:
         version: The version of the bill that brought it.
-        modified: When the bill was changed last while it said so.
+        modified: When it came to say so; approvals and locks change nothing of it.
         ledger_at: The last transaction that its ledger has.
         replaced: When something else took its place, or the bill was deleted; None if it still holds.
     """
@@ -91,12 +92,12 @@ def list_versions(reader: Reader, bill_id: str) -> list[BillVersion]:
         BILL_VERSION.c.org == reader.org_id, BILL_VERSION.c.bill_id == bill_id
     )
     found = [
-        _version_of(row, bill_id, row.version, (), replaced=(row.replaced, row.replaced_by))
+        _version_of(reader, row, row.version, replaced=(row.replaced, row.replaced_by))
         for row in reader.connection.execute(past.order_by(BILL_VERSION.c.version))
     ]
     now = reader.connection.execute(_now(reader, bill_id)).first()
     if now is not None:
-        found.append(_version_of(now, bill_id, now.content_version, ()))
+        found.append(_version_of(reader, now, now.content_version))
     if not found:
         raise NotFound("bill", bill_id)
     return found
@@ -117,7 +118,7 @@ def get_version(reader: Reader, bill_id: str, version: int) -> BillVersion:
     if now is not None and now.content_version <= version <= now.version:
         lines = select(BILL_LINE).where(BILL_LINE.c.bill_id == bill_id)
         rows = reader.connection.execute(lines.order_by(BILL_LINE.c.sequence))
-        return _version_of(now, bill_id, now.content_version, [line_of(row) for row in rows])
+        return _version_of(reader, now, now.content_version, [line_of(row) for row in rows])
     table = BILL_VERSION.c
     query = (
         select(BILL_VERSION)
@@ -133,7 +134,56 @@ def get_version(reader: Reader, bill_id: str, version: int) -> BillVersion:
     rows = reader.connection.execute(query.order_by(line.sequence))
     lines_of_row = [line_of(each) for each in rows]
     replaced = (row.replaced, row.replaced_by)
-    return _version_of(row, bill_id, row.version, lines_of_row, replaced=replaced)
+    return _version_of(reader, row, row.version, lines_of_row, replaced=replaced)
+
+
+class ContentChange(NamedTuple):
+    """How what a bill said came to be something else.
+
+    Attributes:
+        is_deleted: Whether the bill was deleted.
+        before: A line of a person as it was; None if it came, and of a calculation.
+        after: The line as it is then; None if it went.
+    """
+
+    is_deleted: bool = False
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+
+
+def content_change(reader: Reader, bill_id: str, version: int) -> ContentChange:
+    """What took the place of what a bill said at a version that is past."""
+    past = BILL_VERSION_LINE.c
+    before = _lines_of_people(
+        reader, BILL_VERSION_LINE, past.bill_id == bill_id, past.version == version
+    )
+    heads = BILL_VERSION.c
+    query = select(func.min(heads.version)).where(heads.bill_id == bill_id, heads.version > version)
+    following = reader.connection.execute(query).scalar()
+    if following is not None:
+        after = _lines_of_people(
+            reader, BILL_VERSION_LINE, past.bill_id == bill_id, past.version == following
+        )
+    elif reader.connection.execute(_now(reader, bill_id)).first() is None:
+        return ContentChange(is_deleted=True)
+    else:
+        after = _lines_of_people(reader, BILL_LINE, BILL_LINE.c.bill_id == bill_id)
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            return ContentChange(before=before.get(key), after=after.get(key))
+    return ContentChange()
+
+
+def _lines_of_people(
+    reader: Reader, table: Table, *conditions: ColumnElement[bool]
+) -> dict[str, dict[str, Any]]:
+    """The lines that people put on a bill, by key, without their places on it."""
+    query = select(table.c.key, table.c.body).where(*conditions, table.c.key.startswith(KEY_PREFIX))
+    found = {row.key: wire.loads(row.body) for row in reader.connection.execute(query)}
+    return {
+        key: {name: value for name, value in body.items() if name != "sequenceNumber"}
+        for key, body in found.items()
+    }
 
 
 def last_version(reader: Reader, bill_id: str) -> BillVersion:
@@ -184,18 +234,25 @@ def _now(reader: Reader, bill_id: str) -> Any:
 
 
 def _version_of(
+    reader: Reader,
     row: Any,
-    bill_id: str,
     version: int,
-    lines: Sequence[LineContent],
+    lines: Sequence[LineContent] = (),
     replaced: tuple[datetime | None, str | None] = (None, None),
 ) -> BillVersion:
     content = BillContent(
         *(BillKey.of_row(row), row.period, row.currency, Decimal(row.total)),
         *(wire.loads(row.body), wire.loads(row.pins), lines),
     )
+    bill_id = getattr(row, "bill_id", None) or row.id
+    past = BILL_VERSION.c
+    query = select(past.replaced, past.replaced_by).where(
+        past.bill_id == bill_id, past.version < version
+    )
+    before = reader.connection.execute(query.order_by(past.version.desc()).limit(1)).first()
+    made, author = (row.created, row.created_by) if before is None else before
     return BillVersion(
-        *(bill_id, version, content, row.modified, row.modified_by, *replaced),
+        *(bill_id, version, content, made, author, *replaced),
         calculation_id=row.calculation_id,
         ledger_at=row.ledger_at or 0,
     )
