@@ -15,6 +15,7 @@ from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.lists import csv_text
 from meterlake.console.shell.page import Visit, page
+from meterlake.model.values.counted import counted
 
 _TABLE: Final = f"{ADDRESSES['lookupTables']}/{{lookupTableId}}"
 _REVISIONS: Final = f"{_TABLE}/revisions"
@@ -108,10 +109,11 @@ def read_rows(text: str, revision: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = []
     for number, line in enumerate(lines[1:], 2):
         if len(line) != len(names):
-            told = f"rows, line {number}: it has {len(line)} values for {len(names)} columns"
+            values, columns = counted(len(line), "value"), counted(len(names), "column")
+            told = f"rows, line {number}: it has {values} for {columns}"
             raise ApiRefusalError(400, f"{told}; put texts with commas into quotes")
-        values = zip(names, map(str.strip, line), strict=True)
-        found.append({name: _value(text, types.get(name)) for name, text in values if text})
+        cells = zip(names, map(str.strip, line), strict=True)
+        found.append({name: _value(text, types.get(name)) for name, text in cells if text})
     return found
 
 
