@@ -105,7 +105,7 @@ def _permitted(organization: "Organization", options: Options, id: str, verb: st
 
 
 def cancel(id: RunId, /, *, options: Options = NO_OPTIONS) -> None:
-    """Cancel a bill job, a statement or an export that waits or runs.
+    """Cancel a bill job, a statement or an export that waits or runs, or a closing that waits.
 
     One that runs stops soon. Bills that it has stored stay.
 

@@ -690,8 +690,9 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "CancelRun": (
         "Cancel a run",
         (
-            "A bill job, a statement or an export that waits ends at once; one that runs stops soon."
-            " 409 if it has ended, or if runs of its kind end by themselves."
+            "A bill job, a statement or an export that waits ends at once; one that runs stops soon. A"
+            " step of a closing is cancelled while it waits. 409 if it has ended, or if runs of its"
+            " kind end by themselves."
         ),
     ),
     "RetryRun": (

@@ -178,10 +178,13 @@ def _status(closing: Closing) -> ClosingStatus:
 
 def submit_closing(
     organization: Organization, month: Month, request: ClosingRequest, author: str
-) -> None:
+) -> str:
     """Have the worker go on with a month, up to its review, or from the approval to its end.
 
     A review may be asked for as long as nothing is approved: bills that wait are made again. Asking again for what is pending already does nothing.
+
+    Returns:
+        The id of the job.
 
     Raises:
         NotOver, NotBegun: The month is not over.
@@ -199,8 +202,9 @@ def submit_closing(
         if request.action is ClosingAction.APPROVE:
             refuse_own_work(transaction, author, _waiting(transaction, month))
         pending = unfinished_steps(transaction.connection, organization.id, month)
-        if any(ClosingRequest.from_wire(each.parameters) == request for each in pending):
-            return
+        for each in pending:
+            if ClosingRequest.from_wire(each.parameters) == request:
+                return each.id
         refuse_pending(pending)
         # Somebody may have rejected the bills after they were looked at.
         if (
@@ -220,6 +224,7 @@ def submit_closing(
             author=author,
         )
         submit(transaction.connection, made)
+        return made.id
 
 
 def _waiting(reader: Reader, month: Month) -> list[str]:
@@ -292,5 +297,7 @@ CLOSING_STEPS: Final = JobSpec(
     name="step of a closing",
     work=_carry_out,
     concurrency=one,
+    # Its steps keep what is done, and what they make is taken back by a rejection.
+    stops=False,
     describe=lambda _, job: f"{job.parameters['action']} {job.parameters['month']}",
 )

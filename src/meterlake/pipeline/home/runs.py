@@ -22,7 +22,7 @@ from meterlake.pipeline.backfill.background import BackfillAction, submit_restar
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, refuse_too_many, submit_order
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.export.run import EXPORT_JOBS, retry_export
-from meterlake.pipeline.home.closing_requests import ClosingRequest, submit_closing
+from meterlake.pipeline.home.closing_requests import CLOSING_STEPS, ClosingRequest, submit_closing
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.integrations.runs import replay_run
 from meterlake.pipeline.jobs.job_spec import JobSpec
@@ -112,8 +112,7 @@ def _backfill_again(organization: Organization, author: str, job: Job) -> str:
 
 def _close_again(organization: Organization, author: str, job: Job) -> str:
     month = Month.parse(job.parameters["month"])
-    submit_closing(organization, month, ClosingRequest.from_wire(job.parameters), author)
-    return job.id
+    return submit_closing(organization, month, ClosingRequest.from_wire(job.parameters), author)
 
 
 def _send_again(organization: Organization, author: str, job: Job) -> str:
@@ -148,9 +147,7 @@ RUN_KINDS: Final[Mapping[str, RunKind]] = MappingProxyType(
             reads=_all_of("bill"), about="billId", instead="send the bill again"
         ),
         JobKind.CLOSING_STEP: RunKind(
-            reads=_all_of("bill"),
-            retry=_close_again,
-            instead="reject the bills of the month when they are made",
+            reads=_all_of("bill"), cancel=_cancel(CLOSING_STEPS), retry=_close_again
         ),
         JobKind.EXPORT: RunKind(
             reads=_all_of("dataexport"), cancel=_cancel(EXPORT_JOBS), retry=_export_again
@@ -273,7 +270,10 @@ def _document(job: Job, subject: str) -> Document:
 def _actions(job: Job) -> Iterable[str]:
     """What can be done about a job as it stands."""
     kind = RUN_KINDS[job.kind]
-    if kind.cancel is not None and job.status in _WAITS and not job.cancel_asked:
+    waits = job.status is JobStatus.PENDING or (
+        job.status is JobStatus.RUNNING and JOB_KINDS[job.kind].stops
+    )
+    if kind.cancel is not None and waits and not job.cancel_asked:
         yield "cancel"
     if kind.retry is not None and job.status in AGAIN:
         yield "retry"

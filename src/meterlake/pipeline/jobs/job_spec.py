@@ -96,6 +96,8 @@ class JobSpec(Generic[T]):
         when_unavailable: How long it waits for a world that fails.
         waits_after_errors: Whether a job waits for its error to be mended instead of failing:
             so it is with what others gave us and cannot ask for again.
+        stops: Whether its work looks at whether it is to stop; if not, it is cancelled only while it
+            waits.
         after_failure: Tells elsewhere why it failed.
         find: The jobs that wait, the oldest first.
         is_due: Whether the worker is to run one that waits.
@@ -118,6 +120,7 @@ class JobSpec(Generic[T]):
     note_event: NoteEvent = _nothing
     when_unavailable: WhenUnavailable = _OUR_STORES
     waits_after_errors: bool = False
+    stops: bool = True
     after_failure: Callable[[Stores, Job], None] = _nothing
     find: Callable[[Organization], Sequence[Job]] | None = None
     is_due: Callable[[Stores, Job], bool] = lambda *_: True

@@ -282,10 +282,10 @@ def cancel_job(organization: Organization, id: str, spec: JobSpec[Any]) -> None:
 
     Raises:
         NotFound: The organization has no such job.
-        Conflict: It has ended.
+        Conflict: It has ended, or runs and stops for nobody.
     """
     before = organization.state.jobs.find(organization.id, id, spec.kind)
-    job = organization.state.jobs.cancel(organization.id, id, spec.kind)
+    job = organization.state.jobs.cancel(organization.id, id, spec.kind, running=spec.stops)
     if job.status is JobStatus.CANCELLED:
         with organization.transaction(job.author or SYSTEM) as transaction:
             spec.note_event(transaction, job, before)

@@ -170,6 +170,24 @@ def test_a_review_of_what_has_not_changed_stays_the_same(server, http):
     assert reviewed(server, http)["review"] == before["review"]
 
 
+def test_a_review_that_waits_is_cancelled_and_asked_for_again(server, http):
+    post(http, "review")
+    [waiting] = http.get("/runs", params={"kinds": "CLOSING_STEP"}).json()["data"]
+    assert waiting["actions"] == ["cancel"]
+
+    cancelled = http.post(f"/runs/{waiting['id']}/cancel").json()
+
+    assert (cancelled["status"], cancelled["actions"]) == ("CANCELLED", ["retry"])
+    work(server)
+    assert (get(http)["status"], "pending" in get(http)) == ("NOT_STARTED", False)
+    again = http.post(f"/runs/{waiting['id']}/retry").json()
+    assert (again["id"] != waiting["id"], again["status"]) == (True, "PENDING")
+    server.stores.state.jobs.take(again["id"], None)
+    refused = http.post(f"/runs/{again['id']}/cancel")
+    assert (refused.status_code, http.get(f"/runs/{again['id']}").json()["actions"]) == (409, [])
+    assert "runs already and ends by itself" in refused.json()["message"]
+
+
 @pytest.mark.long
 def test_what_is_pending_is_asked_for_once(server, http):
     assert post(http, "review")["pending"] == "review"

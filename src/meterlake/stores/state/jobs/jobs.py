@@ -372,12 +372,18 @@ class Jobs:
         with self._database.writing() as connection:
             return bool(connection.execute(update(JOB).where(*complete).values(values)).rowcount)
 
-    def cancel(self, org_id: str, id: str, kind: str) -> Job:
+    def cancel(self, org_id: str, id: str, kind: str, *, running: bool = True) -> Job:
         """End a job that waits, or tell the one who works on it to stop.
+
+        Args:
+            org_id: The organization.
+            id: The job.
+            kind: Its kind.
+            running: Whether who works on it can be told.
 
         Raises:
             NotFound: The organization has no such job.
-            Conflict: It has ended.
+            Conflict: It has ended, or runs and nobody can be told.
         """
         mine = update(JOB).where(one_job(org_id, id, kind))
         waits = mine.where(JOB.c.status == JobStatus.PENDING.value)
@@ -386,8 +392,11 @@ class Jobs:
         end = {"status": JobStatus.CANCELLED.value, "finished": self._now(), **version}
         with self._database.writing() as connection:
             changed = connection.execute(waits.values(end)).rowcount
-            changed += connection.execute(runs.values(cancel_asked=True, **version)).rowcount
+            if running:
+                changed += connection.execute(runs.values(cancel_asked=True, **version)).rowcount
         job = self.find(org_id, id, kind)
+        if not changed and job.status is JobStatus.RUNNING:
+            raise Conflict(f"the job {id} runs already and ends by itself; wait for its end")
         if not changed:
             raise Conflict(
                 f"the job {id} has ended already: {job.status.description};"
