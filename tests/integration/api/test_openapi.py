@@ -114,6 +114,7 @@ ACCEPTED = {
     r"^AggregationResponse/CompoundAggregationResponse\.": "a compound aggregation is answered as one",
     r"^IntegrationRunResponse/IntegrationConfigResponse\.": "a configuration is no run",
     r"^Get(OrgUserGroups|OrgUserPermissions|IntegrationConfigForType|IntegrationRunLatestForIds) gives: ": "a page: they take pageSize, and there are several",
+    r"^ListIntegrationRuns\?notifications is extra$": "what was told of an entity, too",
     r"^GetIntegrationRunLatestForIds\?(pageSize|nextToken) is extra$": "it answers with a page",
     r"^Preview\w+ gives: ": "a page of what the schedule would make",
     r" body required: True -> False$": "it has nothing that is required",
