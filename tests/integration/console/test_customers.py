@@ -432,7 +432,7 @@ def test_a_price_is_tried_on_two_months_before_it_is_saved_from_a_day_on(world, 
     # This month has no usage: its standing charge stays as it is.
     assert "With the new price" in eve.text
     assert 'name="unitPrice" value="0.125"' in eve.page.text
-    assert "From 2026-12-01: from 0: 2 USD; from 50: 0.125 USD + 3 fixed" in eve.text
+    assert "From Dec 1, 2026 : from 0 : 2.00 USD ; from 50 : 0.125 USD + 3.00 USD fixed" in eve.text
     eve.go(place)
     eve.send({"action": "try", "start": "2026-12-01", **bands})
     held = typed(eve.page.text, "save")

@@ -92,12 +92,28 @@ def test_what_is_no_number_stays_a_text(typed):
 
 
 @pytest.mark.parametrize("typed", ["1,234", "-12,500", "999,000"])
-def test_a_number_that_may_mean_two_is_refused_with_both(typed):
-    either = {typed.replace(",", "."), typed.replace(",", "")}
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_a_number_that_may_mean_two_is_refused_with_both(typed, decimal):
+    other = typed if decimal == "." else typed.replace(",", ".")
+    plain = typed.replace(",", decimal)
     with pytest.raises(Invalid, match="it may mean") as refused:
-        typed_number("amount", typed)
+        typed_number("amount", other, decimal)
 
-    assert all(each in str(refused.value) for each in either)
+    assert plain in str(refused.value)
+    assert typed.replace(",", "") in str(refused.value)
+    assert typed_number("amount", plain, decimal) == Decimal(typed.replace(",", "."))
+
+
+def test_a_form_shows_numbers_as_it_reads_them():
+    fields = fields_of_resource("pricings")
+    document = {
+        "pricingBands": [{"lowerLimit": 0, "unitPrice": Decimal("12.125"), "fixedPrice": 0}]
+    }
+    texts = texts_of(fields, document, ZONE, ",")
+
+    assert texts["pricingBands.0.unitPrice"] == ["12,125"]
+    [band] = document_of(fields, texts, ZONE, {}, ",")["pricingBands"]
+    assert band["unitPrice"] == Decimal("12.125")
 
 
 @given(
@@ -108,7 +124,7 @@ def test_a_number_that_may_mean_two_is_refused_with_both(typed):
 def test_a_number_of_four_decimals_is_read_back_in_either_style(number):
     english, german = f"{number:,.4f}", f"{number:,.4f}".translate(str.maketrans(",.", ".,"))
 
-    assert typed_number("amount", english) == typed_number("amount", german) == number
+    assert typed_number("amount", english, ".") == typed_number("amount", german, ",") == number
 
 
 @pytest.mark.parametrize(

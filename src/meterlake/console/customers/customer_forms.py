@@ -79,7 +79,7 @@ class CustomerField:
             return "date"
         return {"email": "email", "whole": "number"}.get(self.kind, "text")
 
-    def shown(self, document: Mapping[str, Any], zone: str) -> str:
+    def shown(self, document: Mapping[str, Any], zone: str, decimal: str = ".") -> str:
         """What the field shows of a document; empty if nothing."""
         found: Any = document
         for name in self.path:
@@ -92,7 +92,9 @@ class CustomerField:
             case "last_day":
                 return str(date.fromisoformat(str(found)) - _ONE_DAY)
             case _:
-                return f"{found:f}" if isinstance(found, Decimal) else str(found)
+                return (
+                    f"{found:f}".replace(".", decimal) if isinstance(found, Decimal) else str(found)
+                )
 
     def chosen(self, document: Mapping[str, Any], visit: Visit) -> Sequence[str]:
         """Which of several are ticked: those that were sent, if the form comes back."""
@@ -100,11 +102,11 @@ class CustomerField:
             return [each for each in visit.form.get(self.name, []) if each]
         return [str(each) for each in document.get(self.name) or ()]
 
-    def value(self, text: str, zone: str) -> Any:
+    def value(self, text: str, zone: str, decimal: str = ".") -> Any:
         """What a text becomes for the API; what is none stays a text, which the API refuses."""
         match self.kind:
             case "amount" | "whole":
-                return typed_number(self.name, text)
+                return typed_number(self.name, text, decimal)
             case "start" | "last":
                 day = _day(text)
                 if day is None:
@@ -208,7 +210,7 @@ async def _typed(visit: Visit, field: CustomerField) -> Any:
         return None
     if field.kind == "account":
         return await _account_named(visit, field, text)
-    return field.value(text, visit.session.zone)
+    return field.value(text, visit.session.zone, visit.decimal)
 
 
 async def _account_named(visit: Visit, field: CustomerField, code: str) -> str:

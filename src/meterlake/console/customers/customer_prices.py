@@ -45,6 +45,7 @@ async def show_price(visit: Visit, effect: Mapping[str, Any] | None = None) -> R
         start=visit.field("start") or str(_next_month(visit).first),
         effect=effect,
         typed=_typed(visit),
+        bands=[] if effect is None else _bands(visit),
     )
 
 
@@ -52,7 +53,8 @@ def _rows(visit: Visit, price: Mapping[str, Any]) -> list[dict[str, str]]:
     """The bands of the form: what was typed, or what holds, and some empty ones."""
     typed = _typed(visit)
     held = typed or [
-        {name: f"{band.get(name, 0):f}" for name in _BAND} for band in price["pricingBands"]
+        {name: f"{band.get(name, 0):f}".replace(".", visit.decimal) for name in _BAND}
+        for band in price["pricingBands"]
     ]
     return [*held, *(dict.fromkeys(_BAND, "") for _ in range(_MORE_BANDS))]
 
@@ -124,7 +126,7 @@ async def change_price(visit: Visit) -> Response:
 
 def _bands(visit: Visit) -> list[dict[str, Any]]:
     return [
-        {name: typed_number(name, row[name].strip() or "0") for name in _BAND}
+        {name: typed_number(name, row[name].strip() or "0", visit.decimal) for name in _BAND}
         for row in _typed(visit)
     ]
 

@@ -123,7 +123,7 @@ async def shown_fields(
         document: What the fields begin with, as the API has it.
     """
     fields = tuple(fields)
-    texts = visit.form or texts_of(fields, document or {}, visit.session.zone)
+    texts = visit.form or texts_of(fields, document or {}, visit.session.zone, visit.decimal)
     changed = _with_rows(visit, texts) if visit.form else texts
     targets = {each.name: each for each in _targets(fields)}
     found = await asyncio.gather(*(_options(visit, each) for each in targets.values()))
@@ -151,7 +151,7 @@ async def read_document(
         ApiRefusalError: A field names something that does not exist.
     """
     fields = tuple(fields)
-    found = document_of(fields, visit.form, visit.session.zone, before or {})
+    found = document_of(fields, visit.form, visit.session.zone, before or {}, visit.decimal)
     for each in fields:
         await _resolve(visit, each, found)
     return found

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from meterlake.console.shell.form_fields import FieldKind, FormField
@@ -21,54 +21,63 @@ from meterlake.model.values.period import format_instant
 Texts = Mapping[str, list[str]]
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,60}(\.[0-9]{1,60})?")
-# With a comma before the decimals, or commas between thousands; `1,234` may be either.
+# With a comma before the decimals, or commas between thousands; three digits may be either.
 _COMMA: Final = re.compile(r"[+-]?([0-9]{1,60}|[0-9]{1,3}(\.[0-9]{3}){1,15}),[0-9]{1,60}")
 _THOUSANDS: Final = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3}){1,15}\.[0-9]{1,60}")
-_EITHER: Final = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+_THREE: Final = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")
 _BETWEEN_DIGITS: Final = re.compile(r"(?<=[0-9])[\s'\u2019](?=[0-9]{3})")
 _ROW: Final = re.compile(r"[0-9]{1,6}")
 _SEVERAL: Final = frozenset({FieldKind.CHOICES, FieldKind.REFERENCES})
 _YES_NO: Final = {"true": True, "false": False}
 
 
-def texts_of(fields: Iterable[FormField], document: Mapping[str, Any], zone: str) -> Texts:
-    """What a form shows of a document."""
-    return dict(_texts(fields, document, "", zone))
+class _Writing(NamedTuple):
+    zone: str
+    decimal: str
+
+
+def texts_of(
+    fields: Iterable[FormField], document: Mapping[str, Any], zone: str, decimal: str = "."
+) -> Texts:
+    """What a form shows of a document, with a point or a comma before decimals."""
+    return dict(_texts(fields, document, "", _Writing(zone, decimal)))
 
 
 def _texts(
-    fields: Iterable[FormField], document: Mapping[str, Any], begin: str, zone: str
+    fields: Iterable[FormField], document: Mapping[str, Any], begin: str, writing: _Writing
 ) -> Iterator[tuple[str, list[str]]]:
     for each in fields:
         value, path = document.get(each.name, each.default), f"{begin}{each.name}"
         if each.kind is FieldKind.GROUP:
-            yield from _texts(each.members, value or {}, f"{path}.", zone)
+            yield from _texts(each.members, value or {}, f"{path}.", writing)
         elif value is None:
             continue
         elif each.is_rows:
-            for number, row in enumerate(_rows(each, value)):
-                yield from _texts(each.members, row, f"{path}.{number}.", zone)
+            for number, row in enumerate(_rows(each, value, writing.decimal)):
+                yield from _texts(each.members, row, f"{path}.{number}.", writing)
         else:
-            yield path, _lines(each, value, zone)
+            yield path, _lines(each, value, writing)
 
 
-def _rows(field: FormField, value: Any) -> Iterator[Mapping[str, Any]]:
+def _rows(field: FormField, value: Any, decimal: str) -> Iterator[Mapping[str, Any]]:
     if field.kind is FieldKind.ROWS:
         yield from value
         return
     for name, item in value.items():
         kind = "NUMBER" if isinstance(item, Decimal | int) else "TEXT"
-        text = plain(Decimal(item)) if kind == "NUMBER" else item
+        text = plain(Decimal(item)).replace(".", decimal) if kind == "NUMBER" else item
         yield {"name": name, "value": text, "type": kind}
 
 
-def _lines(field: FormField, value: Any, zone: str) -> list[str]:
+def _lines(field: FormField, value: Any, writing: _Writing) -> list[str]:
     if field.kind in _SEVERAL:
         return list(value)
     if field.kind is FieldKind.TICK:
         return ["yes"] if value in {True, "true", "yes"} else []
     if field.kind is FieldKind.INSTANT:
-        return [local_text(str(value), zone)]
+        return [local_text(str(value), writing.zone)]
+    if field.kind is FieldKind.NUMBER:
+        return [_text(value).replace(".", writing.decimal)]
     return [_TEXTS.get(field.kind, _text)(value)]
 
 
@@ -103,7 +112,11 @@ def local_text(instant: str, zone: str) -> str:
 
 
 def document_of(
-    fields: Iterable[FormField], texts: Texts, zone: str, before: Mapping[str, Any]
+    fields: Iterable[FormField],
+    texts: Texts,
+    zone: str,
+    before: Mapping[str, Any],
+    decimal: str = ".",
 ) -> dict[str, Any]:
     """What the texts of a form say, as the API takes it; what has no text is left out.
 
@@ -113,32 +126,40 @@ def document_of(
         zone: The time zone of instants.
         before: What there is before: other members stay, and so does an instant whose text is the
             same.
+        decimal: What people write before decimals: a point or a comma.
     """
+    writing = _Writing(zone, decimal)
     fields = tuple(fields)
     shown = {each.name for each in fields}
     found = {name: value for name, value in before.items() if name not in shown}
-    return {**found, **_members(fields, texts, "", zone, before)}
+    return {**found, **_members(fields, texts, "", writing, before)}
 
 
 def _members(
-    fields: Iterable[FormField], texts: Texts, begin: str, zone: str, before: Mapping[str, Any]
+    fields: Iterable[FormField],
+    texts: Texts,
+    begin: str,
+    writing: _Writing,
+    before: Mapping[str, Any],
 ) -> dict[str, Any]:
     found = {}
     for each in fields:
-        value = _value(each, texts, f"{begin}{each.name}", zone, before)
+        value = _value(each, texts, f"{begin}{each.name}", writing, before)
         if value is not None:
             found[each.name] = value
     return found
 
 
-def _value(field: FormField, texts: Texts, path: str, zone: str, before: Mapping[str, Any]) -> Any:
+def _value(
+    field: FormField, texts: Texts, path: str, writing: _Writing, before: Mapping[str, Any]
+) -> Any:
     """The value of a field; None if it has none."""
     if field.kind is FieldKind.GROUP:
         old = before.get(field.name) or {}
-        return _members(field.members, texts, f"{path}.", zone, old) or None
+        return _members(field.members, texts, f"{path}.", writing, old) or None
     if field.is_rows:
-        rows = _read_rows(field, texts, path, zone)
-        return _map(rows) if field.kind is FieldKind.MAP else rows
+        rows = _read_rows(field, texts, path, writing)
+        return _map(rows, writing.decimal) if field.kind is FieldKind.MAP else rows
     if field.kind is FieldKind.TICK:
         return bool(texts.get(path))
     lines = [line for text in texts.get(path, ()) for line in _split(text)]
@@ -147,25 +168,25 @@ def _value(field: FormField, texts: Texts, path: str, zone: str, before: Mapping
     if field.kind is FieldKind.SEGMENTS:
         return list(map(_segment, lines)) or None
     text = texts.get(path, [""])[0].strip()
-    return _scalar(field, text, zone, before.get(field.name)) if text else None
+    return _scalar(field, text, writing, before.get(field.name)) if text else None
 
 
 def _split(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _scalar(field: FormField, text: str, zone: str, before: Any) -> Any:
+def _scalar(field: FormField, text: str, writing: _Writing, before: Any) -> Any:
     match field.kind:
         case FieldKind.NUMBER | FieldKind.WHOLE:
-            number = typed_number(field.name, text)
+            number = typed_number(field.name, text, writing.decimal)
             is_whole = isinstance(number, Decimal) and number == int(number)
             return int(number) if is_whole else number
         case FieldKind.YES_NO:
             return _YES_NO.get(text, text)
         case FieldKind.INSTANT:
-            if before is not None and local_text(str(before), zone) == text:
+            if before is not None and local_text(str(before), writing.zone) == text:
                 return before
-            return _instant(text, zone)
+            return _instant(text, writing.zone)
         case FieldKind.JSON:
             try:
                 return wire.loads(text)
@@ -175,19 +196,24 @@ def _scalar(field: FormField, text: str, zone: str, before: Any) -> Any:
             return text
 
 
-def typed_number(name: str, text: str) -> Decimal | str:
+def typed_number(name: str, text: str, decimal: str = ".") -> Decimal | str:
     """A number as people write it: `1234.5`, `1,50`, `1.234,56`, `1 234.56`.
 
     What is none stays the text that it is: the API says so in its own words.
 
+    Args:
+        name: The field.
+        text: What was typed.
+        decimal: What the person's language has before decimals: a point or a comma.
+
     Raises:
-        Invalid: It may be two numbers.
+        Invalid: It may be two numbers: `1,234` where decimals stand after a point.
     """
     found = _BETWEEN_DIGITS.sub("", text.strip())
-    if _EITHER.fullmatch(found):
-        decimal, whole = found.replace(",", "."), found.replace(",", "")
-        rule = f"it may mean {decimal} or {whole}; write one of them"
-        raise Invalid(name, text, rule)
+    other = "," if decimal == "." else "."
+    if _THREE.fullmatch(found) and other in found:
+        rule = f"it may mean {found.replace(other, decimal)} or {found.replace(other, '')}"
+        raise Invalid(name, text, f"{rule}; write one of them")
     if _COMMA.fullmatch(found):
         found = found.replace(".", "").replace(",", ".")
     elif _THOUSANDS.fullmatch(found):
@@ -205,13 +231,15 @@ def _instant(text: str, zone: str) -> str:
     return format_instant(found.astimezone(UTC))
 
 
-def _read_rows(field: FormField, texts: Texts, path: str, zone: str) -> list[dict[str, Any]]:
+def _read_rows(
+    field: FormField, texts: Texts, path: str, writing: _Writing
+) -> list[dict[str, Any]]:
     """The rows of a form in which something stands, in their order."""
     found = []
     for number in row_numbers(path, texts):
         row = f"{path}.{number}."
         if any(text.strip() for text in _typed(field, texts, row)):
-            found.append(_members(field.members, texts, row, zone, {}))
+            found.append(_members(field.members, texts, row, writing, {}))
     return found
 
 
@@ -230,12 +258,12 @@ def _typed(field: FormField, texts: Texts, row: str) -> Iterator[str]:
             yield from values
 
 
-def _map(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _map(rows: Iterable[Mapping[str, Any]], decimal: str) -> dict[str, Any]:
     found = {}
     for each in rows:
-        text = str(each.get("value", ""))
-        is_number = each.get("type") == "NUMBER" and _NUMBER.fullmatch(text)
-        found[str(each.get("name", ""))] = Decimal(text) if is_number else text
+        name, text = str(each.get("name", "")), str(each.get("value", ""))
+        is_number = each.get("type") == "NUMBER"
+        found[name] = typed_number(name, text, decimal) if is_number else text
     return found
 
 

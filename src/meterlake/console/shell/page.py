@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from babel import Locale, UnknownLocaleError
 from babel.dates import format_date, format_datetime
-from babel.numbers import format_decimal
+from babel.numbers import format_decimal, get_decimal_symbol
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from starlette.datastructures import FormData, UploadFile
@@ -134,6 +134,11 @@ class Visit:
         """
         if not self.may(operation):
             raise ApiRefusalError(403, f"Your policies do not allow {operation}.")
+
+    @property
+    def decimal(self) -> str:
+        """What the person's language has before decimals: a point or a comma."""
+        return "," if get_decimal_symbol(locale_of(self.request)) == "," else "."
 
     @property
     def now(self) -> datetime:
