@@ -14,7 +14,7 @@ from meterlake.console.shell.entity_forms import (
     read_document,
     shown_fields,
 )
-from meterlake.console.shell.form_fields import FormField, fields_of_resource
+from meterlake.console.shell.form_fields import FieldKind, FormField, fields_of_resource
 from meterlake.console.shell.page import Visit, page, words
 from meterlake.model.resources import RESOURCES
 
@@ -42,6 +42,35 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Statements and invoices elsewhere": (),
 }
+# What people read in place of the API's names.
+_LABELS: Final[Mapping[str, str]] = {
+    "timezone": "Time zone",
+    "daysBeforeBillDue": "Days until a bill is due",
+    "billPrefix": "Prefix of bill numbers",
+    "sequenceStartNumber": "Number before that of the first bill",
+    "scheduledBillInterval": "Hours between two runs of billing",
+    "scheduledBillOffset": "Hour of the day of the run",
+    "twoPersonApproval": "Two persons for each approval",
+    "autoApproveBillsGracePeriod": "Time after which bills approve themselves",
+    "autoApproveBillsGracePeriodUnit": "Unit of that time",
+    "reviewUnpricedUsage": "Review usage without a price",
+    "reviewMissingBills": "Review accounts without a bill",
+    "reviewRejectedRows": "Review more rejected rows than",
+    "reviewTotalPercent": "Review totals that differ by percent",
+    "reviewTotalPeriods": "Earlier bills that a total is compared with",
+    "reviewFiles": "Files of a month",
+    "standingChargeBillInAdvance": "Standing charges in advance",
+    "commitmentFeeBillInAdvance": "Commitment fees in advance",
+    "minimumSpendBillInAdvance": "Minimum spend in advance",
+    "consolidateBills": "One bill for everything",
+    "suppressedEmptyBills": "No bills of zero",
+    "creditApplicationOrder": "Order in which prepaid money pays",
+    "externalInvoiceDate": "Date of invoices in other systems",
+    "autoGenerateStatementMode": "Statements at approval",
+    "defaultStatementDefinitionId": "Definition of statements",
+}
+# Choices that an organization may be without.
+_MAY_LACK: Final = frozenset({"autoApproveBillsGracePeriodUnit"})
 _STAGES: Final = ("beta", "preview")
 
 
@@ -74,7 +103,23 @@ async def show_settings(visit: Visit) -> Response:
 
 
 def _fields() -> tuple[FormField, ...]:
-    return fields_of_resource("organizationConfig")
+    return tuple(map(_worded, fields_of_resource("organizationConfig")))
+
+
+def _worded(field: FormField) -> FormField:
+    """A field with the words of people."""
+    hint = field.hint.replace("`bill review`", "the review").replace("`", "")
+    worded = replace(
+        field, label=_LABELS.get(field.name, field.label), hint=hint[:1].upper() + hint[1:]
+    )
+    match field.kind:
+        case FieldKind.CHOICES:  # Ticks would not say which comes first.
+            order = f"In the order in which they pay: {', '.join(field.choices)}."
+            return replace(worded, kind=FieldKind.LINES, hint=order)
+        case FieldKind.CHOICE if field.name not in _MAY_LACK:
+            return replace(worded, required=True)
+        case _:
+            return worded
 
 
 def _resources_in(stage: str) -> str:
@@ -93,7 +138,9 @@ async def change_settings(visit: Visit) -> Response:
             fields = fields_of_body("BillConfigRequest")
             body = await read_document(visit, fields, stored)
             await visit.api.send("PUT", "/billconfig", body)
-            said = "Bills that end on or before this day do not change any more."
+            said = "Bills whose last day is on or before the day do not change any more."
+            if not body.get("billLockDate"):
+                said = "No day locks bills."
         case "features":
             stored = await visit.api.get("/features")
             chosen = {stage: bool(visit.field(stage)) for stage in _STAGES}

@@ -50,7 +50,7 @@ def test_what_is_saved_unchanged_changes_nothing(ada):
 def test_a_setting_is_changed_and_named(ada):
     save(ada, form(ada), daysBeforeBillDue="45")
 
-    assert "You changed Days before bill due." in ada.text
+    assert "You changed Days until a bill is due." in ada.text
     assert form(ada)["daysBeforeBillDue"] == ["45"]
 
 
@@ -88,13 +88,17 @@ def test_a_row_is_added_without_saving(ada):
 
 
 def test_a_room_in_preview_opens_with_its_feature(ada):
+    ada.go(f"{CONSOLE}/data-out")
+    assert ada.path == f"{CONSOLE}/data-out/webhooks"
+    assert "Exports are in preview: switch them on" in ada.text
     ada.go(SETTINGS)
-    assert 'href="/console/data-out"' not in ada.page.text
     ada.press("features", preview="yes")
-    assert 'href="/console/data-out"' in ada.page.text
+    assert ada.go(f"{CONSOLE}/data-out").startswith("Destinations")
 
+    ada.go(SETTINGS)
     ada.press("features")
-    assert 'href="/console/data-out"' not in ada.page.text
+    ada.go(f"{CONSOLE}/data-out")
+    assert ada.path == f"{CONSOLE}/data-out/webhooks"
 
 
 def test_bills_are_locked_until_a_day(ada):
@@ -103,6 +107,7 @@ def test_bills_are_locked_until_a_day(ada):
 
     assert 'value="2020-01-31"' in ada.page.text
     ada.press("lock", billLockDate="")
+    assert "No day locks bills." in ada.text
 
 
 def test_who_may_only_read_sees_settings_and_no_button(world):

@@ -58,7 +58,10 @@ NOTIFICATION_PAGES: Final = EntityPages(
 
 async def _list(visit: Visit, listing: Listing) -> Response:
     await visit.people()
-    return await show_list(visit, replace(listing, links=visit.open_places(_PLACES)))
+    links = visit.open_places(_PLACES)
+    if not visit.may("ListDestinations") and visit.may("UpdateFeatures"):
+        links = (("Exports are in preview: switch them on", "/console/settings#features"), *links)
+    return await show_list(visit, replace(listing, links=links))
 
 
 # --- Exports -------------------------------------------------------------------------------------

@@ -123,7 +123,8 @@ def _place(field: FormField) -> int:
         return 4
     if not field.required:
         return 3
-    return 1 if field.target is not None else 2
+    # What is measured comes before how it is rounded.
+    return 1 if field.target is not None or field.name in {"targetField", "aggregation"} else 2
 
 
 def fields_of_body(component: str, leave_out: Iterable[str] = ()) -> tuple[FormField, ...]:

@@ -12,6 +12,7 @@ class Room:
         title: What people read.
         path: Its first page.
         operation: The operation of the API without which the room has nothing to show.
+        other: One with which it has something to show, too.
         below: Beginnings of addresses of its other pages.
     """
 
@@ -19,6 +20,7 @@ class Room:
     path: str
     operation: str
     below: tuple[str, ...] = ()
+    other: str = ""
 
     def holds(self, path: str) -> bool:
         """Whether a page is one of the room's."""
@@ -34,7 +36,8 @@ ROOMS: Final = (
     Room("Backfills", "/console/backfills", "ListBackfills"),
     Room("Catalogue", "/console/catalogue", "ListProducts"),
     Room("Usage", "/console/usage", "PostUsageDataQuery"),
-    Room("Data out", "/console/data-out", "ListDestinations"),
+    # Exports are in preview; webhooks are not.
+    Room("Data out", "/console/data-out", "ListDestinations", other="ListWebhookIntegrations"),
     Room("Integrations", "/console/integrations", "GetIntegrationConfigs"),
     Room("Revenue", "/console/revenue", "GetRevenue"),
     Room("Runs", "/console/runs", "ListRuns"),

@@ -104,7 +104,7 @@ class Visit:
 
     def rooms(self) -> list[Room]:
         """The rooms that have something to show to the person."""
-        return [each for each in ROOMS if self.may(each.operation)]
+        return [each for each in ROOMS if self.allowed & {each.operation, each.other}]
 
     async def people(self) -> dict[str, str]:
         """The names of authors, for `author` in templates; asked for once on a page."""
