@@ -62,7 +62,9 @@ class ConsoleWorld(NamedTuple):
 
     def strange_browser(self) -> "Browser":
         """A browser that nobody has used."""
-        client = httpx.Client(base_url=self.url, follow_redirects=True)
+        # The server closes what is idle for five seconds: a client that waits as long meets a closed door.
+        limits = httpx.Limits(keepalive_expiry=1)
+        client = httpx.Client(base_url=self.url, follow_redirects=True, limits=limits)
         return Browser(self.opened.enter_context(client))
 
 

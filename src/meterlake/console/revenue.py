@@ -142,7 +142,8 @@ async def show_revenue(visit: Visit) -> Response:
         reporting=reporting,
         missing=first.get("missingRates", []),
         currencies=sorted(
-            {each["code"] for each in currencies} | {each["currency"] for each in months}
+            {each.get("code") or each["name"] for each in currencies}
+            | {each["currency"] for each in months}
         ),
         charts=[(unit, _chart(visit, unit, names, months)) for unit in units],
         totals=[(unit, _beside(sums, unit, month)) for unit in units],

@@ -33,10 +33,12 @@ class Member(NamedTuple):
     Attributes:
         steps: Its place: `("pricingBands", 0, "unitPrice")`.
         words: Its words if it is an enum.
+        is_text: Whether it is a text in no format.
     """
 
     steps: tuple[Step, ...]
     words: tuple[Any, ...]
+    is_text: bool
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ class Document:
         """Every member of a body, each place once."""
         found: dict[tuple[Step, ...], Member] = {}
         for steps, each in self._walk(schema, (), 0):
-            words = found[steps].words if steps in found else ()
-            found[steps] = Member(steps, words or self._words(each))
+            known = found.get(steps, Member(steps, (), is_text=False))
+            words = known.words or self._words(each)
+            found[steps] = Member(steps, words, known.is_text or self._is_text(each))
         return found
 
     def _walk(
@@ -88,6 +91,13 @@ class Document:
         for step, each in inner:
             yield (*steps, step), each
             yield from self._walk(each, (*steps, step), depth + 1)
+
+    def _is_text(self, schema: Schema) -> bool:
+        flat = self._flat(schema)
+        parts = [part for name in _PARTS for part in flat.get(name, ())]
+        if "enum" in flat or "const" in flat or flat.get("format", "email") != "email":
+            return False
+        return flat.get("type") == "string" or any(map(self._is_text, parts))
 
     def _words(self, schema: Schema) -> tuple[Any, ...]:
         flat = self._flat(schema)

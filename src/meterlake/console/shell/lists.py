@@ -31,6 +31,13 @@ Kind = Literal["text", "code", "number", "money", "status", "words", "author"] |
 Completion = Callable[[Visit, list[dict[str, Any]]], Awaitable[None]]
 
 
+class _Quoted(dict[str, Any]):
+    """The members of a row as parts of an address; those alone that the address has are quoted."""
+
+    def __getitem__(self, name: str) -> str:
+        return quote(str(super().__getitem__(name)), safe="")
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a list.
@@ -61,9 +68,7 @@ class Column:
     def target(self, row: dict[str, Any]) -> str:
         """Where a cell leads; empty if nowhere."""
         try:
-            return self.link.format_map(
-                {name: quote(str(value), safe="") for name, value in row.items()}
-            )
+            return self.link.format_map(_Quoted(row)) if self.link else ""
         except KeyError:
             return ""
 
