@@ -16,7 +16,7 @@ from meterlake.model.errors import Forbidden
 from meterlake.model.values.counted import counted
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bills.work import BillWork, entities_changed_by, read_work
+from meterlake.stores.state.billing.bills.approval import BillWork, entities_changed_by, read_work
 
 # Who gives a command and no name is nobody in particular.
 _UNNAMED: Final = "cli"

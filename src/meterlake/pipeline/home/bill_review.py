@@ -37,8 +37,7 @@ from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Organization
 from meterlake.stores.files.folders import file_name
 from meterlake.stores.lake.rejected import count_open
-from meterlake.stores.state.billing.bills.prices import PaidUnits, paid_units
-from meterlake.stores.state.billing.bills.totals import read_bill_totals
+from meterlake.stores.state.billing.bills.totals import PaidUnits, paid_units, read_bill_totals
 from meterlake.stores.state.billing.calculations.pins import last_transaction
 from meterlake.stores.state.core.account_names import by_id
 

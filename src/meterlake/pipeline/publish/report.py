@@ -43,7 +43,7 @@ from meterlake.stages.report.content import (
     Usage,
     step_of,
 )
-from meterlake.stages.report.rollups import LATEST, rollup_of
+from meterlake.stages.report.queries import LATEST, rollup_of
 from meterlake.stores import Organization
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.lake.rejected import count_open

@@ -1,12 +1,13 @@
-"""The questions of the report, over the names of the published file.
+"""The questions of the report, over the names of the published file, and how a gauge is no sum.
 
 Instants between the parameters `start` and `end` are meant, where a query has them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import tzinfo
-from typing import Final
+from typing import Final, NamedTuple
 
+from meterlake.model.catalog.catalog import Reduce
 from meterlake.model.values.period import Month
 from meterlake.model.values.sql import identifier, local_time
 from meterlake.stages.report.content import ACCOUNTS_MAX, POINTS_MAX, ROWS_MAX, Step
@@ -49,6 +50,39 @@ _TOTALS: Final = """
     WHERE q.month IS NOT NULL AND q.aggregation IS NOT NULL
         AND q.pooled IS DISTINCT FROM 'child' {which}
     GROUP BY q.month, q.aggregation ORDER BY q.month DESC, q.aggregation LIMIT {most}"""
+
+
+class ReportRollup(NamedTuple):
+    """How values become one number.
+
+    Attributes:
+        word: What stands before the field's name; nothing for sums.
+        of: What stands behind it where the values of all accounts are one number.
+        sql: Its whole number and what is above it, over the column `{0}`. Added up apart, no sum of
+            the widest numbers leaves its type.
+    """
+
+    word: str
+    of: str
+    sql: str
+
+
+_ONE: Final = "trunc({0}), {0} - trunc({0})"
+SUM: Final = ReportRollup("", "", "sum(trunc({0})), sum({0} - trunc({0}))")
+LATEST: Final = ReportRollup(
+    "latest", " of all accounts", _ONE.replace("{0}", "arg_max({0}, (ts, uid))")
+)
+LARGEST: Final = ReportRollup("largest", " of any account", _ONE.replace("{0}", "max({0})"))
+SMALLEST: Final = ReportRollup("smallest", " of any account", _ONE.replace("{0}", "min({0})"))
+# What tells that a field is a gauge, in the order in which it counts.
+_GAUGES: Final = {
+    Reduce.LATEST: LATEST,
+    Reduce.MAX: LARGEST,
+    Reduce.TIME_WEIGHTED_AVERAGE: LARGEST,
+    Reduce.MEAN: LARGEST,
+    Reduce.PERCENTILE: LARGEST,
+    Reduce.MIN: SMALLEST,
+}
 
 
 def freshness(table: str) -> str:
@@ -104,3 +138,13 @@ def totals(month: Month | None) -> str:
     """The quantities of a month, or of all, added up by aggregation."""
     which = "" if month is None else f"AND q.month = '{month}'"
     return _TOTALS.format(which=which, most=ROWS_MAX)
+
+
+def rollup_of(kinds: Collection[Reduce]) -> ReportRollup:
+    """How a field is shown whose aggregations are of some kinds.
+
+    A field that some aggregation adds up is added up, and so is one of which nothing is known.
+    """
+    if Reduce.SUM in kinds:
+        return SUM
+    return next((rollup for kind, rollup in _GAUGES.items() if kind in kinds), SUM)

@@ -1,19 +1,19 @@
-"""DuckDB connections with the extensions that lakes need; no network, no HOME.
+"""DuckDB connections with the extensions that lakes need, and their tables; no network, no HOME.
 
 The extensions are loaded by their path inside the installed packages.
 """
 
 import importlib.util
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 
 from meterlake.model.errors import MeterlakeError, Unavailable
-from meterlake.model.values.sql import quote
+from meterlake.model.values.sql import identifier, quote
 from meterlake.stores.files.durable import MAKE_ROOM, disk, out_of_space
 from meterlake.stores.interruption import interruption_of
 
@@ -179,3 +179,33 @@ def _first_line(error: BaseException) -> str:
     # Of a commit that PostgreSQL refused, the reason stands below the statement.
     reason = _REFUSED.search(str(error))
     return reason[0] if reason else str(error).removeprefix(_EMPTY_LINE).partition("\n")[0]
+
+
+@contextmanager
+def temporary_table(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    columns: Mapping[str, str],
+    rows: Sequence[Sequence[Any]],
+) -> Iterator[None]:
+    """Create a table while the body runs; for thousands of rows, not for millions.
+
+    Commands that only look at the lake need neither Polars nor Arrow for it, whose imports take
+    longer than most queries.
+
+    Args:
+        connection: Where it is created; others do not see it.
+        name: The name of the table.
+        columns: The SQL type of every column.
+        rows: The values, in the order of the columns.
+    """
+    lists = ", ".join(
+        f"unnest($c{number}::{kind}[]) AS {identifier(column)}"
+        for number, (column, kind) in enumerate(columns.items())
+    )
+    values = {f"c{number}": [row[number] for row in rows] for number in range(len(columns))}
+    connection.execute(f"CREATE TEMP TABLE {identifier(name)} AS SELECT {lists}", values)
+    try:
+        yield
+    finally:
+        connection.execute(f"DROP TABLE temp.{identifier(name)}")

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from meterlake.model.values.sql import identifier
-from meterlake.stores.files.temporary import temporary_table
-from meterlake.stores.lake.connection import translate_errors
+from meterlake.stores.lake.connection import temporary_table, translate_errors
 from meterlake.stores.lake.tables import table_names
 
 

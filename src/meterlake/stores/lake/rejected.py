@@ -14,7 +14,7 @@ import duckdb
 
 from meterlake.model.measurements.rejection import Reason
 from meterlake.model.values.period import naive
-from meterlake.stores.files.temporary import temporary_table
+from meterlake.stores.lake.connection import temporary_table
 
 Status = Literal["open", "dismissed", "withdrawn", "requeued"]
 

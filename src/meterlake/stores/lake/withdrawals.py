@@ -15,9 +15,9 @@ from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.values.period import naive
 from meterlake.model.values.sql import identifier
 from meterlake.model.work.backfill import RETRACTION, STEP, WITHDRAWN_SOURCE
-from meterlake.stores.files.temporary import temporary_table
 from meterlake.stores.lake.backfill.rows import affected_by, keys
 from meterlake.stores.lake.backfill.steps import Next
+from meterlake.stores.lake.connection import temporary_table
 from meterlake.stores.lake.rejected import ITEMS, PLACE, RejectedFilter, RowRef, Status
 
 # Of attempts with the instant at which a measurement came: the first that did not reject its row
