@@ -55,7 +55,7 @@ def shown(server: Any, bill_id: str) -> dict[str, Any]:
     import duckdb
 
     from meterlake.api import openapi
-    from meterlake.cli.shell.dictionary import dictionary
+    from meterlake.cli.reference import dictionary
     from meterlake.pipeline.publish.run import publish
     from tests.bill_lines import downloaded, exported
     from tests.statement_world import content_of, document_of

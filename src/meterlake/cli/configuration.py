@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from meterlake.cli.price_scales import scale_prices
-from meterlake.cli.shell.confirmation import confirm, require_somebody
 from meterlake.cli.shell.options import NO_OPTIONS, NOBODY, Options
-from meterlake.cli.shell.output import problem_lines
+from meterlake.cli.shell.output import confirm, problem_lines, require_somebody
 from meterlake.model.errors import Invalid, MeterlakeError
 from meterlake.model.values.counted import counted
 

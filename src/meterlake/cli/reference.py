@@ -1,4 +1,7 @@
-"""docs/cli.md, made from the commands' own help: `python -m meterlake.cli.reference docs/cli.md`."""
+"""Pages of docs/ made from the declarations: `python -m meterlake.cli.reference docs/cli.md`.
+
+The same makes docs/configuration.md and docs/dictionary.md.
+"""
 
 import re
 import sys
@@ -6,6 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.cli.app import build
+from meterlake.stages.config.reference.document import configuration_document
+from meterlake.stages.publish.document import dictionary_document
+
+_KINDS: Final = re.compile(r"(<!-- kinds:begin[^\n]*-->\n).*?(<!-- kinds:end -->)", re.DOTALL)
+_DICTIONARY: Final = """<!-- Made by `python -m meterlake.cli.reference docs/dictionary.md`; a test compares. -->
+
+"""
 
 # Under `python -m`, cyclopts puts the module that was started into the usage lines.
 _STARTER: Final = re.compile(r"(?<=[a-z]) -m [\w.]+")
@@ -52,5 +62,27 @@ def reference() -> str:
     return f"{_HEAD}{text}\n"
 
 
+def with_reference(page: str) -> str:
+    """The page on configuration with the kinds as the declarations have them."""
+    return _KINDS.sub(lambda found: found[1] + configuration_document() + found[2], page)
+
+
+def dictionary() -> str:
+    """The data dictionary in Markdown."""
+    return _DICTIONARY + dictionary_document()
+
+
+def main(path: Path) -> None:
+    """Write a page anew."""
+    match path.name:
+        case "configuration.md":
+            page = with_reference(path.read_text("utf-8"))
+        case "dictionary.md":
+            page = dictionary()
+        case _:
+            page = reference()
+    path.write_text(page, "utf-8")
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(reference(), "utf-8")
+    main(Path(sys.argv[1]))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.shell.confirmation import confirm, require_somebody
 from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
+from meterlake.cli.shell.output import confirm, require_somebody
 from meterlake.model.errors import Invalid, MeterlakeError, Required, StillReferenced
 
 if TYPE_CHECKING:

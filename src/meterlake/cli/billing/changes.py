@@ -8,9 +8,8 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.billing.bills import ID_DIGITS
 from meterlake.cli.shell.amounts import AmountText
-from meterlake.cli.shell.confirmation import confirm, require_somebody
 from meterlake.cli.shell.options import NO_OPTIONS, Options
-from meterlake.cli.shell.output import error_line
+from meterlake.cli.shell.output import confirm, error_line, require_somebody
 from meterlake.model.errors import Required
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON lines for programs, errors on one line."""
+"""What commands print: tables for people, JSON lines for programs, errors on one line; and ask."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from meterlake.cli.shell import next_steps
 from meterlake.cli.shell.controls import CONTROLS
+from meterlake.model.errors import MeterlakeError
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from meterlake.pipeline.config.file_problems import ConfigurationProblem
     from meterlake.pipeline.jobs.progress import Progress
     from meterlake.stores.fan_out import TaskEnd
+
 
 Row: TypeAlias = Mapping[str, Any]
 Advance: TypeAlias = Callable[[int], None]
@@ -191,3 +193,23 @@ def show_organizations(ends: "Sequence[TaskEnd]", columns: tuple[str, ...], outp
         if each.error is not None:
             error_line(type(each.error).__name__, str(each), json=output.json)
     return 1 if len(done) < len(ends) or any(row["failed"] for row in rows) else 0
+
+
+def require_somebody(output: Output, refusal: MeterlakeError) -> None:
+    """Refuse what asks a question if nobody is there who could answer it.
+
+    Raises:
+        MeterlakeError: The refusal.
+    """
+    if output.json or not sys.stdin.isatty():
+        raise refusal
+
+
+def confirm(question: str, output: Output) -> bool:
+    """Ask whether something may be done; any other answer than yes is no."""
+    sys.stdout.write(f"{question} [y/N] ")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        return True
+    output.note("Nothing was changed.")
+    return False

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 import yaml
 
-from meterlake.cli.shell.dictionary import dictionary
+from meterlake.cli.reference import dictionary
 from meterlake.model.catalog.catalog import Product
 from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.customers.accounts import Account

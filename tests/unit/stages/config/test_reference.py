@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 import sample_data
-from meterlake.cli.shell.configuration_reference import with_reference
+from meterlake.cli.reference import with_reference
 from meterlake.model.configuration.examples import EXAMPLES
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import CONFIG, RESOURCES
