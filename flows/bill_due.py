@@ -12,7 +12,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.billing.jobs.round import whole_bill_round
+from meterlake.pipeline.billing.jobs.schedule import whole_bill_round
 
 
 @retrying("due bills of {org}")

@@ -11,8 +11,8 @@ from flows.outcome import TaskOutcome
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
 from meterlake.model.values.period import Month
-from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import Exported
+from meterlake.pipeline.export.schedules import whole_round
 
 FILES: Final = "Exported files"
 MANIFESTS: Final = "Manifests"

@@ -26,8 +26,8 @@ from meterlake.pipeline.billing.balances.scheduled_transactions import (
     make_due_charges,
 )
 from meterlake.pipeline.billing.jobs.approval import approve_due
+from meterlake.pipeline.billing.jobs.documents import BillJobSource
 from meterlake.pipeline.billing.jobs.schedule import submit_scheduled
-from meterlake.pipeline.billing.jobs.source import BillJobSource
 from meterlake.pipeline.events.alerts import LakeWatch
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads

@@ -9,7 +9,7 @@ import pytest
 
 from meterlake.model.resources.event_fields import OTHERS
 from meterlake.model.resources.events import NEVER_HAPPEN, published_types
-from meterlake.pipeline.billing.jobs.round import whole_bill_round
+from meterlake.pipeline.billing.jobs.schedule import whole_bill_round
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock

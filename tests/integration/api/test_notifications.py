@@ -8,7 +8,7 @@ import pytest
 
 from meterlake.model.errors import Invalid
 from meterlake.model.resources.events import BILL_JOB
-from meterlake.pipeline.billing.jobs.source import BillJobSource
+from meterlake.pipeline.billing.jobs.documents import BillJobSource
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.run import run_export

@@ -232,7 +232,7 @@ SAID_ELSEWHERE = {
     ("pipeline/billing/damaged_accounts.py", "{str(error)}"): OURS,
     ("pipeline/billing/late_usage/undecided.py", "{str(error)}"): OURS,
     (
-        "pipeline/config/deletion.py",
+        "pipeline/config/hooks.py",
         "{display_name(other)} cannot stay without {record.id}: {error}",
     ): OURS,
     ("pipeline/documents/render.py", "{mistake['jinja'][:_SHOWN_MAX]}"): LIBRARY,

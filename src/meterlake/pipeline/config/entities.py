@@ -29,9 +29,8 @@ from meterlake.model.values.secrets import (
     mask_secrets,
     with_secrets,
 )
-from meterlake.pipeline.config.deletion import refuse_named, release
 from meterlake.pipeline.config.duckdb_rules import custom_sql_rules
-from meterlake.pipeline.config.hooks import hooks_of
+from meterlake.pipeline.config.hooks import hooks_of, refuse_named, release
 from meterlake.pipeline.config.webhook_addresses import address_policy, webhook_rules
 from meterlake.stages.config.check import (
     Further,

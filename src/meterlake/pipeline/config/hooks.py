@@ -1,9 +1,11 @@
 """HOOKS: what some resources do to State beyond the standard verbs, one row each.
 
+Entities that name one that is deleted hold it, or let it go.
+
 What needs no State stands in the rows of RESOURCES; the model may not know the stores.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,11 +24,14 @@ from meterlake.model.configuration.organization import (
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.contracts import Commitment
-from meterlake.model.errors import Invalid, StillReferenced
+from meterlake.model.errors import Conflict, Invalid, StillReferenced
+from meterlake.model.resources import RESOURCES, Resource
+from meterlake.model.rules import Proposed
 from meterlake.model.rules.integrations import credentials_id
 from meterlake.model.rules.proposed import display_name
 from meterlake.model.values.entity import Entity, Record
 from meterlake.pipeline.config.schedule_jobs import submit_first
+from meterlake.stages.config.check import check_rules
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills.bills import pending_until, refuse_billed
 from meterlake.stores.state.billing.credits.balances import (
@@ -35,6 +40,7 @@ from meterlake.stores.state.billing.credits.balances import (
     refuse_drawn_commitment,
 )
 from meterlake.stores.state.billing.memos.memos import refuse_reason_of_memo
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 from meterlake.stores.state.integrations.health import forget_refusals
 
 
@@ -119,6 +125,7 @@ class Hooks:
     guard_deletion: Callable[[Reader, str], None] = _do_nothing
 
 
+_NAMING: Final = tuple(each for each in RESOURCES if each.names is not None)
 _NONE: Final = Hooks()
 HOOKS: Final[Mapping[type[Entity], Hooks]] = {
     Account: Hooks(guard_deletion=refuse_billed),
@@ -138,3 +145,40 @@ HOOKS: Final[Mapping[type[Entity], Hooks]] = {
 def hooks_of(record: Record[Any]) -> Hooks:
     """The hooks of an entity; those of most do nothing."""
     return HOOKS.get(type(record.entity), _NONE)
+
+
+def refuse_named(reader: Reader, record: Record[Any]) -> None:
+    """Refuse to let go of what others name in fields that are no references by themselves.
+
+    Raises:
+        StillReferenced: One does.
+    """
+    for resource in _NAMING:
+        assert resource.names is not None
+        for other in reader.all(resource.entity):
+            if other.id != record.id and record.id in resource.names(other.entity):
+                kind = type(record.entity).__name__
+                raise StillReferenced(kind, record.id, display_name(other))
+
+
+def release(transaction: Transaction, record: Record[Any]) -> None:
+    """Have what may stay without an entity forget it.
+
+    Raises:
+        Conflict: Without it, one would say something else than another one.
+    """
+    for resource, path in _releasing(type(record.entity)):
+        for other in transaction.referring(resource.entity, type(record.entity), record.id):
+            entity = other.entity.model_copy(update={path: None})
+            configuration = StoredConfiguration(transaction)
+            try:
+                check_rules(Proposed(other.id, entity, other.entity, configuration), {})
+            except Conflict as error:
+                name = display_name(other)
+                raise Conflict(f"{name} cannot stay without {record.id}: {error}") from None
+            transaction.update(other.id, other.version, entity)
+
+
+def _releasing(kind: type[Entity]) -> Iterator[tuple[Resource, str]]:
+    for resource in RESOURCES:
+        yield from ((resource, path) for path in resource.released if resource.refs[path] is kind)

@@ -11,10 +11,13 @@ from itertools import islice
 from typing import Final
 
 from meterlake.model.configuration.exports import ExportSchedule
-from meterlake.model.errors import NotFound
+from meterlake.model.errors import NotFound, Unavailable
 from meterlake.model.values.entity import Entity, Record
 from meterlake.model.work.export_request import next_run, runs
 from meterlake.pipeline.config.schedule_jobs import exports_enabled, submit_run
+from meterlake.pipeline.export.jobs import forget_downloads
+from meterlake.pipeline.export.run import EXPORT_JOBS, Exported
+from meterlake.pipeline.jobs.waiting import JobOutcome, run_all_waiting
 from meterlake.settings import Settings
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
@@ -125,3 +128,19 @@ def _clock(schedule: Entity | None) -> tuple[object, ...]:
         schedule.offset,
         schedule.cron_expression,
     )
+
+
+def whole_round(organization: Organization) -> tuple[int, list[JobOutcome[Exported]]]:
+    """All that the worker does for exports, where there is no worker, one after the other.
+
+    Returns:
+        How many jobs were due, and what became of those that waited.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    due = submit_due(organization)
+    ran = list(run_all_waiting(organization, EXPORT_JOBS))
+    with suppress(Unavailable):  # The next look removes them.
+        forget_downloads(organization)
+    return len(due), ran

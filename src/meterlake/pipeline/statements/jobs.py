@@ -27,8 +27,7 @@ from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.events.scheduled import CurrentEntity
 from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec
-from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_job
-from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here
 from meterlake.pipeline.statements.content import ReadBill, read_bill, read_content
 from meterlake.pipeline.statements.files import file_download, put_files, remove_files
 from meterlake.stores import Organization, Stores
@@ -263,22 +262,6 @@ def read_statement(organization: Organization, bill_id: str, format: StatementFo
         hint = "; a statement job makes it"
         raise NotFound(f"{format.upper()} statement of bill", bill_id, hint)
     return file_download(file)
-
-
-def run_statement_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Files:
-    """Run a job to its end, also one whose executor died; the files that it made.
-
-    Args:
-        stores: The home's stores.
-        job_id: The job.
-        stop: Whether to stop between two lines; the job then waits for the next worker.
-
-    Raises:
-        NotFound: There is no such job, or its bill was deleted.
-        Invalid: The statement has too many rows.
-        MeterlakeError: As `run_job` does.
-    """
-    return run_job(stores, STATEMENT_JOBS, job_id, stop)
 
 
 def _pin(stores: Stores, job: Job) -> JobPins:

@@ -21,9 +21,8 @@ from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.export.control import list_schedules
 from meterlake.pipeline.export.jobs import get_job
-from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import EXPORT_JOBS, export
-from meterlake.pipeline.export.schedules import submit_due, submit_now
+from meterlake.pipeline.export.schedules import submit_due, submit_now, whole_round
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state import JobStatus

@@ -1,15 +1,22 @@
-"""Bill jobs as the API and their events show them."""
+"""Bill jobs as the API and events show them, and as scheduled events read them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from itertools import islice
 from typing import Any, Final
 
+from sqlalchemy import select
+
 from meterlake.model.bills.jobs import BillJobType, BillOrder
 from meterlake.model.errors import Required
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.billing.run import BillResult
-from meterlake.stores.state import Job, JobStatus
+from meterlake.pipeline.events.scheduled import CurrentEntity
+from meterlake.stores.state import Job, JobStatus, Reader
 from meterlake.stores.state.billing.bills.batch import BillOutcome
+from meterlake.stores.state.core.many_rows import chunks_of
+from meterlake.stores.state.jobs.jobs import job_of
+from meterlake.stores.state.jobs.table import JOB
 
 TOTAL: Final = "total"
 PENDING: Final = "pending"
@@ -105,3 +112,23 @@ def _order(job: Job) -> dict[str, Any]:
         "accountIds": list(order.chosen_accounts or ()),
         "billIds": list(ids) if len(ids) <= BILLS_MAX else None,
     }
+
+
+class BillJobSource:
+    """Reads bill jobs."""
+
+    def ids_after(self, reader: Reader, last_id: str, most: int) -> Sequence[str]:
+        """The next ids in the order of ids."""
+        query = select(JOB.c.id).where(
+            JOB.c.org == reader.org_id, JOB.c.kind == JobKind.BILL.value, JOB.c.id > last_id
+        )
+        return list(reader.connection.execute(query.order_by(JOB.c.id).limit(most)).scalars())
+
+    def read(self, reader: Reader, ids: Collection[str]) -> Mapping[str, CurrentEntity]:
+        """Those that there are of some, by id."""
+        found: dict[str, CurrentEntity] = {}
+        for some in chunks_of(ids):
+            query = select(JOB).where(JOB.c.org == reader.org_id, JOB.c.id.in_(some))
+            for row in reader.connection.execute(query):
+                found[row.id] = CurrentEntity("BillJob", None, job_document(job_of(row)))
+        return found
