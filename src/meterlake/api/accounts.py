@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from meterlake.api.entities import filters, page, resource_ref
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
+from meterlake.api.server.visible import permit
 from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.catalog.pricing import Plan
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Contract
-from meterlake.model.errors import Forbidden
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config import end_dating, entities, lists
@@ -46,10 +46,8 @@ def _permit_kinds(call: Call, kinds: Any) -> None:
     """What ends entities of other kinds needs permission for each kind."""
     for kind in kinds if isinstance(kinds, list) else ():
         resource = _ENDED.get(kind) if isinstance(kind, str) else None
-        if resource and not call.permissions.allows("config:update", resource):
-            raise Forbidden(
-                f"no permission for config:update on {resource}; ask an administrator for it"
-            )
+        if resource:
+            permit(call, "config:update", resource)
 
 
 async def _account_plans(call: Call) -> Any:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from meterlake.api.responses.integrations import EvaluateCalculationRequest
 from meterlake.api.server.call import ORGANIZATION, PAGE_DEFAULT, Call, Handler, Operation
-from meterlake.model.errors import Forbidden
+from meterlake.api.server.visible import permit
 from meterlake.model.values.problems import read
 from meterlake.pipeline.events import events
 from meterlake.stores.state.core.pages import Page
@@ -54,10 +54,9 @@ async def list_event_fields(call: Call) -> Any:
 async def evaluate_calculation(call: Call) -> Any:
     """Whether a calculation can be evaluated for a type of events, or for one event."""
     request = read(EvaluateCalculationRequest, await call.document())
-    seen = request.event_id if request.event_name is None else None
-    # What a calculation has for an answer tells what the event says.
-    if seen is not None and not call.permissions.allows("config:retrieve", "event", seen):
-        raise Forbidden("no permission for config:retrieve on event; ask an administrator for it")
+    if request.event_name is None and request.event_id is not None:
+        # What a calculation has for an answer tells what the event says.
+        permit(call, "config:retrieve", "event", request.event_id)
     return await call.run(
         events.evaluate_calculation,
         call.organization,

@@ -32,8 +32,7 @@ from meterlake.pipeline.explorer import bills as explorer_bills
 from meterlake.pipeline.explorer import usage as explorer_usage
 from meterlake.pipeline.explorer.account_usage import read_account_usage
 from meterlake.pipeline.explorer.answers import FileFormat, keep, keep_file, parquet
-from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
-from meterlake.pipeline.explorer.statements import statements
+from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved, statements
 from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from meterlake.stores import Organization
 

@@ -7,14 +7,13 @@ from typing import Any, Final
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.server import downloads
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
-from meterlake.api.server.visible import permit_sum
+from meterlake.api.server.visible import permit, permit_sum
 from meterlake.model.configuration.exports import (
     ExportDestination,
     ExportSchedule,
     OperationalDataType,
     SourceType,
 )
-from meterlake.model.errors import Forbidden
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.period import format_instant
 from meterlake.model.work.export_request import Source
@@ -99,10 +98,7 @@ def permit_exports(call: Call, exports: Iterable[Export]) -> None:
     """
     for each in exports:
         action = _ACTIONS[each.source]
-        if not call.permissions.allows(action, _RESOURCE):
-            raise Forbidden(
-                f"no permission for {action} on {_RESOURCE}; ask an administrator for it"
-            )
+        permit(call, action, _RESOURCE)
         _permit_reading(call, each)
 
 

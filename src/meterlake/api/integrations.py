@@ -8,14 +8,14 @@ from typing import Any, Final
 from meterlake.api.billing.bills import RESOURCE as BILL_RESOURCE
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
-from meterlake.api.server.visible import RETRIEVE, permit_each, visible_rows
+from meterlake.api.server.visible import RETRIEVE, permit, permit_each, visible_rows
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import (
     IntegrationConfig,
     RunStatus,
     WebhookDestination,
 )
-from meterlake.model.errors import Forbidden, Invalid, Required
+from meterlake.model.errors import Invalid, Required
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config import integrations
@@ -116,11 +116,8 @@ async def delete_config(call: Call) -> Any:
     """Delete an integration; `mappings` says what becomes of its external mappings."""
     ref = resource_ref(call, BY_ENTITY[IntegrationConfig])
     choice = call.query.one_of("mappings", _MAPPING_CHOICES, MappingChoice.KEEP)
-    deletes = choice is MappingChoice.DELETE
-    if deletes and not call.permissions.allows("config:delete", "externalmapping"):
-        raise Forbidden(
-            "no permission for config:delete on externalmapping; ask an administrator for it"
-        )
+    if choice is MappingChoice.DELETE:
+        permit(call, "config:delete", "externalmapping")
     assert ref.id is not None
     return await call.run(
         life_cycle.delete_integration, call.organization, call.author, ref.id, choice

@@ -84,7 +84,7 @@ def scale_prices(
         dry_run: Show the changes, and make none.
     """
     from meterlake.model.values.period import Month
-    from meterlake.pipeline.billing.what_if.price_effect import price_effect
+    from meterlake.pipeline.billing.what_if.price_change import price_effect
     from meterlake.pipeline.config.scale_prices import apply_prices, propose_prices
 
     asked = scale.read()

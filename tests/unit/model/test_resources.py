@@ -5,13 +5,10 @@ from meterlake.model.catalog.pricing import Plan, Pricing
 from meterlake.model.configuration.access import SYSTEM, PermissionPolicy
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
-from meterlake.model.errors import NotFound
 from meterlake.model.resources import (
-    BY_ENTITY,
     RESOURCES,
     Resource,
     in_order,
-    kind_named,
     natural_key,
     response,
     values_at,
@@ -147,10 +144,3 @@ def test_a_policy_of_our_own_is_a_managed_one():
     assert '"action":["config:create","measurements:upload"],"effect":"allow"' in wire.dumps_sorted(
         policy.to_wire()
     )
-
-
-def test_a_kind_is_found_by_the_name_that_the_store_knows():
-    assert kind_named("Meter") is Meter
-    assert BY_ENTITY[Meter].name == "meters"
-    with pytest.raises(NotFound):
-        kind_named("Unicorn")

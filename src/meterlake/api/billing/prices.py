@@ -1,22 +1,27 @@
-"""Prices of many plans changed at once, over HTTP: proposed with their effect, and applied."""
+"""Prices changed over HTTP, one or those of many plans: what that does to bills first, then the change."""
 
 from typing import Any, Final
 
 from meterlake.api.billing.bills import RESOURCE as BILL
 from meterlake.api.billing.bills import permit_all
 from meterlake.api.responses.prices import PriceScaleApplyRequest, PriceScaleProposeRequest
-from meterlake.api.server.call import ORGANIZATION, Call, Operation
-from meterlake.api.server.visible import RETRIEVE, permit_each
-from meterlake.model.errors import Forbidden
+from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
+from meterlake.api.server.visible import RETRIEVE, permit, permit_each
+from meterlake.model.catalog.pricing import Pricing
 from meterlake.model.resources import BY_NAME, resource_of
 from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
-from meterlake.pipeline.billing.what_if.price_effect import price_effect
+from meterlake.pipeline.billing.what_if.price_change import (
+    preview_price_change,
+    price_effect,
+    replace_pricing,
+)
 from meterlake.pipeline.config.scale_prices import apply_prices, propose_prices
 from meterlake.stages.config.scale_prices import ScaledPrice, ScaledPrices, UnchangedPrice
 
 _SCALE: Final = f"{ORGANIZATION}/pricings/scale"
 _PRICING: Final = "pricing"
+_ONE: Final = f"{ORGANIZATION}/pricings/{{id}}"
 
 
 async def propose(call: Call) -> Any:
@@ -28,7 +33,7 @@ async def propose(call: Call) -> Any:
     answer = found.to_wire()
     if month is not None:
         # Who sees what all bills come to has the right to see them.
-        _require(call, RETRIEVE, BILL)
+        permit(call, RETRIEVE, BILL)
         permit_all(call, RETRIEVE)
         answer["effect"] = await call.run(
             price_effect, call.organization, scale, Month.parse(month)
@@ -41,14 +46,9 @@ async def apply(call: Call) -> Any:
     asked = read(PriceScaleApplyRequest, await call.document())
     found = await call.run(propose_prices, call.organization, asked.scale)
     await _permit(call, found, "config:update")
-    _require(call, "config:create", _PRICING)
+    permit(call, "config:create", _PRICING)
     done = await call.run(apply_prices, call.organization, call.author, asked.scale, asked.review)
     return done.to_wire()
-
-
-def _require(call: Call, action: str, resource: str) -> None:
-    if not call.permissions.allows(action, resource):
-        raise Forbidden(f"no permission for {action} on {resource}; ask an administrator for it")
 
 
 async def _permit(call: Call, found: ScaledPrices, action: str) -> None:
@@ -61,7 +61,24 @@ async def _permit(call: Call, found: ScaledPrices, action: str) -> None:
         await permit_each(call, BY_NAME[kind].permission, ids, action)
 
 
+async def _preview(call: Call) -> Any:
+    permit(call, RETRIEVE, "bill")
+    # It shows what bills come to, whichever these are.
+    permit_all(call, RETRIEVE)
+    id_, document = member(call, Pricing.__name__), await call.document()
+    return await call.run(preview_price_change, call.organization, id_, document)
+
+
+async def _replace(call: Call) -> Any:
+    permit(call, "config:create", _PRICING)
+    id_, document = member(call, Pricing.__name__), await call.document()
+    found = await call.run(replace_pricing, call.organization, call.author, id_, document)
+    return {name: value for name, value in found.items() if value is not None}
+
+
 OPERATIONS: Final = (
     Operation("ProposePriceScale", "POST", f"{_SCALE}/propose", RETRIEVE, _PRICING, propose),
     Operation("ApplyPriceScale", "POST", f"{_SCALE}/apply", "config:update", _PRICING, apply),
+    Operation("PreviewPriceChange", "POST", f"{_ONE}/preview", RETRIEVE, _PRICING, _preview),
+    Operation("ReplacePricing", "POST", f"{_ONE}/replace", "config:update", _PRICING, _replace),
 )

@@ -27,7 +27,6 @@ from meterlake.api.responses import (
     integrations,
     mappings,
     people,
-    price_changes,
     prices,
     rejected,
     relations,
@@ -58,7 +57,7 @@ from meterlake.model.catalog.lookups import (
     LookupTableDataDownloadJobRequest,
     LookupTableDataUploadRequest,
 )
-from meterlake.model.catalog.price_changes import PriceChange, PriceChangePreview
+from meterlake.model.catalog.pricing import PriceChange, PriceChangePreview
 from meterlake.model.configuration.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.configuration.exports import AdHocExport
 from meterlake.model.configuration.integrations import RunStatus
@@ -492,10 +491,8 @@ SHAPES: Final[dict[str, Shape]] = {
         takes="CustomerLinkRequest", gives=customer_links.CreatedCustomerLinkResponse
     ),
     "RevokeCustomerLink": Shape(gives="CustomerLinkResponse"),
-    "PreviewPriceChange": Shape(
-        takes=PriceChangePreview, gives=price_changes.PriceChangePreviewResponse
-    ),
-    "ReplacePricing": Shape(takes=PriceChange, gives=price_changes.PricingReplaceResponse),
+    "PreviewPriceChange": Shape(takes=PriceChangePreview, gives=prices.PriceChangePreviewResponse),
+    "ReplacePricing": Shape(takes=PriceChange, gives=prices.PricingReplaceResponse),
     "GetAccountSpend": Shape(gives=customer_links.AccountSpendResponse),
     "GetAccountUsage": Shape(gives=explorer.AccountUsageResponse, query=(text("month"),)),
     "PostUsageDataQuery": Shape(takes=UsageQueryRequest, gives=explorer.UsageQueryResponse),

@@ -1,34 +1,46 @@
 """From a request to the answer of its operation: who asks, may they, how often, and then the call."""
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from meterlake.api.openapi.builder import query_names
+from meterlake.api.openapi.shapes import SHAPES
+from meterlake.api.responses.envelope import ToldBody
 from meterlake.api.server.answers import WireResponse, failure, message
 from meterlake.api.server.call import Call, Operation
 from meterlake.api.server.fair_threads import COSTLY, FairThreads
 from meterlake.api.server.limits import RateLimits
 from meterlake.api.server.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
 from meterlake.api.server.visible import permit_query, shown_to, visible_rows
-from meterlake.api.server.warnings import cautions, header, unknown_members, unknown_parameters
+from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.catalog.catalog import Features
 from meterlake.model.configuration.access import Principal
 from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
+from meterlake.model.resources import RESOURCES
+from meterlake.model.resources.unused import without_effect
+from meterlake.model.values.entity import Entity
 from meterlake.pipeline.access.access import KnownPermissions
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.cautions import CAUTIONS, read_cautions
 from meterlake.stores import Stores
 
 _BEARER: Final = "bearer "
 _SEARCH: Final = "/search"
+_SHOWN_MAX: Final = 40
+_WRITES: Final = frozenset({"POST", "PUT"})
+# Under the names of the operations' permissions, as operations have no other of their kind.
+_KINDS: Final = {row.permission: row.entity for row in RESOURCES}
 
 
 class Match(NamedTuple):
@@ -247,3 +259,74 @@ def _token(request: Request) -> str:
     if header[: len(_BEARER)].lower() != _BEARER:
         raise Unauthorized("a bearer token is required; get one at /oauth/token")
     return header[len(_BEARER) :].strip()
+
+
+async def cautions(call: Call, operation: Operation, answer: Any) -> list[str]:
+    """What is to be said of what was written, if the answer shows it: in sentences."""
+    entity = _written(operation, answer)
+    if entity is None:
+        return []
+    if type(entity) in CAUTIONS:
+        return await call.run(read_cautions, call.organization, entity)
+    return list(without_effect(entity))
+
+
+def unknown_parameters(call: Call, operation: Operation) -> Iterator[str]:
+    """Of the parameters of the query that the operation does not have, what may be meant."""
+    if not call.query.names:
+        return
+    known = query_names(operation)
+    for name in call.query.names:
+        if name not in known:
+            yield f"{_shorten(name)} is no parameter of {operation.id} and was ignored: {_meant(name, operation, known)}"
+
+
+def unknown_members(call: Call, operation: Operation) -> Iterator[str]:
+    """Of the members of the body that an operation of our own does not have, what may be meant."""
+    shape = SHAPES.get(operation.id)
+    if shape is None or not isinstance(shape.takes, type) or not issubclass(shape.takes, ToldBody):
+        return
+    known = {each.alias or name for name, each in shape.takes.model_fields.items()}
+    for name in call.written:
+        if name not in known:
+            near = nearest(name, known)
+            meant = f"did you mean {near}?" if near else f"it takes {', '.join(sorted(known))}"
+            yield f"{_shorten(name)} is no member of {operation.id} and was ignored: {meant}"
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}..."
+
+
+def _meant(name: str, operation: Operation, known: frozenset[str]) -> str:
+    near = nearest(name, known)
+    if near is not None:
+        return f"did you mean {near}?"
+    search_id = f"Search{operation.id.removeprefix('List')}"
+    search = replace(operation, id=search_id, path=f"{operation.path}{_SEARCH}")
+    near = nearest(name, query_names(search))
+    if near is not None:
+        return f"did you mean {near} of GET {search.path}?"
+    return f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+
+
+def header(sentences: list[str]) -> dict[str, str]:
+    """The header of some sentences; a header holds ASCII, and no quotes within quotes."""
+    texts = (each.encode("ascii", "replace").decode().replace('"', "'") for each in sentences)
+    told = ", ".join(f'299 meterlake "{each}"' for each in texts)
+    return {"Warning": told} if told else {}
+
+
+def _written(operation: Operation, answer: Any) -> Entity | None:
+    """The entity that an answer shows, if it is the one that was written."""
+    kind = _KINDS.get(operation.resource)
+    if (
+        kind is None
+        or operation.method not in _WRITES
+        or not (isinstance(answer, dict) and "id" in answer and "version" in answer)
+    ):
+        return None
+    try:
+        return kind.from_wire(answer)
+    except ValidationError:
+        return None  # It shows something else than an entity of the kind.

@@ -27,6 +27,16 @@ async def visible_rows(
     return found
 
 
+def permit(call: Call, action: str, resource: str, id: str | None = None) -> None:
+    """Whoever asks has to be allowed to do more than the operation says.
+
+    Raises:
+        Forbidden: The permission is missing.
+    """
+    if not call.permissions.allows(action, resource, id):
+        raise Forbidden(f"no permission for {action} on {resource}; ask an administrator for it")
+
+
 async def permit_each(
     call: Call, resource: str, ids: Sequence[str], action: str = RETRIEVE
 ) -> None:

@@ -16,7 +16,6 @@ from meterlake.model.configuration.organization import (
     CurrencyCode,
     StatementAutoGenerateMode,
 )
-from meterlake.model.customers.postal_address import Address
 from meterlake.model.values.entity import Configuration, Entity, Value
 from meterlake.model.values.fields import (
     Code,
@@ -56,6 +55,19 @@ class EndDateBillingEntities(Value):
     end_date: Instant
     billing_entities: Annotated[tuple[BillingEntity, ...], Field(min_length=1)]
     apply_to_children: Flag = False
+
+
+class Address(Value):
+    """A postal address."""
+
+    address_line1: Annotated[Text, Field(max_length=50)] | None = None
+    address_line2: Annotated[Text, Field(max_length=50)] | None = None
+    address_line3: Annotated[Text, Field(max_length=200)] | None = None
+    address_line4: Annotated[Text, Field(max_length=200)] | None = None
+    locality: Annotated[Text, Field(max_length=100)] | None = None
+    region: Annotated[Text, Field(max_length=50)] | None = None
+    post_code: Annotated[Text, Field(max_length=20)] | None = None
+    country: Annotated[Text, Field(max_length=100)] | None = None
 
 
 class Account(Entity):

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from meterlake.model.errors import NotFound
 from meterlake.model.resources import (
     access,
     accounts,
@@ -118,14 +117,3 @@ def response(record: Record[Any], configuration: Configuration) -> dict[str, Any
     """
     computed = resource_of(record.entity).computed
     return {**record.to_wire(), **(computed(record, configuration) if computed else {})}
-
-
-def kind_named(name: str) -> type[Entity]:
-    """The entity class that the store knows under a name.
-
-    Raises:
-        NotFound: There is none.
-    """
-    if name not in BY_KIND:
-        raise NotFound("kind", name)
-    return BY_KIND[name].entity

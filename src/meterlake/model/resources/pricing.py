@@ -20,17 +20,15 @@ from meterlake.model.rules.catalog.pricing import (
     aggregation_in_product_scope,
     bands_rise,
     compound_in_product_scope,
+    counter_in_product_scope,
+    one_adjustment_per_day,
     one_aggregation,
+    one_counter_price_at_a_time,
     one_plan_or_template,
     one_price_at_a_time,
     overage_bands_fit,
     pricing_aggregation_type,
     segment_exists,
-)
-from meterlake.model.rules.counters import (
-    counter_in_product_scope,
-    one_adjustment_per_day,
-    one_counter_price_at_a_time,
 )
 from meterlake.model.rules.custom_fields import custom_fields_known
 from meterlake.model.rules.spans import ends_after_start

@@ -24,8 +24,7 @@ from meterlake.model.catalog.counters import CounterPricing
 from meterlake.model.catalog.pricing import Pricing
 from meterlake.model.configuration.organization import Currency, CustomFields
 from meterlake.model.configuration.statements import AggregationFrequency
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.postal_address import Address
+from meterlake.model.customers.accounts import Account, Address
 from meterlake.model.errors import NotFound
 from meterlake.model.values.entity import Entity
 from meterlake.model.values.money import plain

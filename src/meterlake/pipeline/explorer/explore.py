@@ -1,11 +1,13 @@
-"""The verb `explore`: questions about usage, answered from one snapshot of the lake."""
+"""The verb `explore`: questions about usage, answered from one snapshot of the lake, or shown as SQL."""
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 
@@ -40,6 +42,9 @@ from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+
+# A quoted identifier, in which a sign of dollar means nothing, or a parameter.
+_PARAMETER: Final = re.compile(r'"(?:[^"]|"")*"|\$(\w+)')
 
 
 class Stop:
@@ -320,3 +325,48 @@ def add_codes(
     keys = (*question.keys[:after], "account", *question.keys[after:])
     named = [(*row[:after], codes.get(row[column]), *row[after:]) for row in rows]
     return ExplorerTable(fixed, keys, named)
+
+
+def statements(
+    organization: Organization, query: UsageQueryRequest, stop: Stop
+) -> list[dict[str, str]]:
+    """What a question asks of the lake: one statement for each meter that has measurements.
+
+    Raises:
+        Invalid: As `explore` says.
+    """
+    questions, scope = asked(organization, query)
+    found = []
+    with reading(organization.explored_lake, stop) as snapshot:
+        for each in questions:
+            present = snapshot.columns(each)
+            if present:
+                ask = aggregate_query if each.rollups else raw
+                sql, parameters = ask(each, present, scope)
+                found.append({"meter": each.meter, "sql": with_values(sql, parameters)})
+    return found
+
+
+def with_values(sql: str, parameters: Mapping[str, Any]) -> str:
+    """A statement with its parameters written out.
+
+    >>> print(with_values('SELECT "a$b" WHERE x = $b', {"b": "eu"}))
+    SELECT "a$b" WHERE x = 'eu'
+    """
+
+    def written(found: re.Match[str]) -> str:
+        name = found[1]
+        return _literal(parameters[name]) if name in parameters else found[0]
+
+    return _PARAMETER.sub(written, sql)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, str):
+        quoted = value.replace("'", "''")
+        return f"'{quoted}'"
+    return str(value)

@@ -12,8 +12,7 @@ from sqlalchemy import text
 from meterlake.model.bills.document import AppendixDetail, DocumentFormat
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.organization import CustomFields
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.postal_address import Address
+from meterlake.model.customers.accounts import Account, Address
 from meterlake.model.errors import NotFound, UnbalancedBill
 from meterlake.pipeline.billing import bills as billing
 from meterlake.pipeline.documents import content

@@ -9,8 +9,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.postal_address import Address
+from meterlake.model.customers.accounts import Account, Address
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import RESOURCES, event_fields
 from meterlake.model.resources.event_fields import ALERTS, COMPUTED, ENVELOPE, of_entity, type_of

@@ -1,16 +1,17 @@
-"""One price with other bands: what that does to bills, and the price that follows it."""
+"""Changed prices: what they do to bills, and the price that follows one with other bands."""
 
 from collections import defaultdict
 from datetime import datetime
 from typing import Any, Final
 
-from meterlake.model.bills.what_if import NAMED_MAX, AmountTotal
-from meterlake.model.catalog.price_changes import PriceChange, PriceChangePreview
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.bills.what_if import NAMED_MAX, AmountTotal, Mover, Movers
+from meterlake.model.catalog.pricing import PriceChange, PriceChangePreview, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.configuration.price_scales import PriceScale
 from meterlake.model.errors import Invalid
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import wire
+from meterlake.model.values.money import plain
 from meterlake.model.values.period import Month, format_instant, local_date, zone
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.what_if.comparison import WhatIfChoice, compare_history
@@ -21,6 +22,7 @@ from meterlake.pipeline.config.entities import (
     update_in,
     version_of,
 )
+from meterlake.pipeline.config.scale_prices import propose_prices
 from meterlake.stages.config.scale_prices import following_code
 from meterlake.stores import Organization
 
@@ -116,3 +118,38 @@ def _require_active(pricing: Pricing, start: datetime) -> None:
         f", before {format_instant(end)}" if end else ""
     )
     raise Invalid("startDate", format_instant(start), rule)
+
+
+def price_effect(organization: Organization, scale: PriceScale, month: Month) -> dict[str, Any]:
+    """The totals of a month's bills before and after, and who pays more; nothing is stored.
+
+    Raises:
+        Invalid: A plan does not exist, or the new prices break a rule.
+    """
+    held = scale.model_copy(update={"start": month.first})
+    documents = propose_prices(organization, held).documents()
+    movers = Movers()
+    with compare_history(organization, WhatIfChoice(month, month, documents)) as found:
+        for change in found.changes():
+            movers.note(change)
+        return {
+            **found.summary.to_wire(),
+            "movers": {
+                currency: {
+                    "more": each.more,
+                    "less": each.less,
+                    "same": each.same,
+                    "rising": [_mover(each) for each in each.rising],
+                    "falling": [_mover(each) for each in each.falling],
+                }
+                for currency, each in movers.by_currency().items()
+            },
+        }
+
+
+def _mover(found: Mover) -> dict[str, str]:
+    return {
+        "account": found.account,
+        **found.total.to_wire(),
+        "difference": plain(found.difference),
+    }
