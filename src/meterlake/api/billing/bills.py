@@ -199,7 +199,15 @@ async def _approve(call: Call) -> Any:
         count = await call.run(bills.approve_bills, call.organization, call.author, ids)
         return _approved(count, told)
     permit_all(call, _UPDATE)
-    filters = _filters_to_approve(call)
+    accounts = tuple(each.lower() for each in call.query.texts("accountIds"))
+    for account_id in accounts:
+        if not is_id(account_id):
+            raise NotFound(Account.__name__, account_id)
+    start = call.query.day("externalInvoiceDateStart")
+    end = call.query.day("externalInvoiceDateEnd")
+    if not accounts and start is None and end is None:
+        raise Required("billIds")
+    filters = BillFilters(account_ids=accounts, invoiced_from=start, invoiced_before=end)
     told = await _open_points(call, filters)
     count = await call.run(bills.approve_filtered, call.organization, call.author, filters)
     return _approved(count, told)
@@ -230,19 +238,6 @@ def permit_all(call: Call, action: str) -> None:
     """
     if call.permissions.singles_out(action, RESOURCE):
         raise Forbidden(f"no permission for {action} on every {RESOURCE}; name the bills")
-
-
-def _filters_to_approve(call: Call) -> BillFilters:
-    """The filters of the query, at least one of which has to be there."""
-    accounts = tuple(each.lower() for each in call.query.texts("accountIds"))
-    for account_id in accounts:
-        if not is_id(account_id):
-            raise NotFound(Account.__name__, account_id)
-    start = call.query.day("externalInvoiceDateStart")
-    end = call.query.day("externalInvoiceDateEnd")
-    if not accounts and start is None and end is None:
-        raise Required("billIds")
-    return BillFilters(account_ids=accounts, invoiced_from=start, invoiced_before=end)
 
 
 async def _approve_period(call: Call) -> Any:

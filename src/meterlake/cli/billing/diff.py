@@ -186,8 +186,11 @@ class _DiffText:
             for each in found.currencies
         ]
         output.rows(rows, (*_COLUMNS[:5], *undone, *_COLUMNS[5:]))
-        for text in self._shared_texts():
-            output.note(text)
+        for part in found.parts:
+            for each in part.shared:  # It goes with this cause and with later ones.
+                amount = self.amounts.money(abs(each.amount), part.currency)
+                change = "less" if each.amount > 0 else "more"
+                output.note(f"Without {part.name}, {each.name} would add {amount} {change}.")
         if lines:
             listed = [row for part in found.parts for row in self._line_rows(part)]
             output.rows(listed, _LINE_COLUMNS, "By line")
@@ -225,14 +228,6 @@ class _DiffText:
             "amount": self.amounts.money(part.amount, part.currency, sign=True),
             "undone": self._optional(part.if_undone, part.currency, sign=True),
         }
-
-    def _shared_texts(self) -> Iterator[str]:
-        """What goes with a cause of the parts of later ones."""
-        for part in self.found.parts:
-            for each in part.shared:
-                amount = self.amounts.money(abs(each.amount), part.currency)
-                change = "less" if each.amount > 0 else "more"
-                yield f"Without {part.name}, {each.name} would add {amount} {change}."
 
     def _line_rows(self, part: "DifferencePart") -> Iterator[dict[str, Any]]:
         for each in part.lines:

@@ -80,7 +80,12 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
         days = [day for start in starts_of(connection, rows, "day") for day in _days(world, start)]
         if not days:
             return
-        back = _back(configuration)
+        # How many runs earlier a period can begin that reaches into a run.
+        back = (
+            {each: longest(configuration, each) + 1 for each in RECURRING}
+            if any(configuration.all(Account))
+            else {}
+        )
         runs = {
             *_direct(world, days, back),
             *_known_runs(world, days, back, time_weighted=time_weighted is not None),
@@ -100,13 +105,6 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
                 found += accounts_before(connection, time_weighted, reach.end)
             if found:
                 yield AffectedRun(run, with_parents(configuration, found))
-
-
-def _back(configuration: Configuration) -> Mapping[BillingFrequency, int]:
-    """How many runs earlier a period can begin that reaches into a run, by frequency."""
-    if not any(configuration.all(Account)):
-        return {}
-    return {each: longest(configuration, each) + 1 for each in RECURRING}
 
 
 def with_parents(configuration: Configuration, account_ids: Sequence[str]) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """What a staged backfill would do to bills, line type by line type, before it is applied."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -60,9 +60,11 @@ def compare_backfill(organization: Organization, choice: BackfillChoice) -> Iter
                 months_of.setdefault(Month.parse(name), set()).update(accounts)
         touched = months_billed_with(world.configuration, months_of)
         months = choice.months or (min(touched), max(touched))
+        known = {each.id for each in world.configuration.all(Account)}
+        ids = {id_ for found in touched.values() for id_ in found if id_ in known}
         chosen = WhatIfChoice(
             *months,
-            accounts=choice.accounts or _known_accounts(world, touched),
+            accounts=choice.accounts or sorted(with_parents(world.configuration, sorted(ids))),
             instead=changed_sources(world, changes),
             snapshot=backfill.snapshot,
             by_month=choice.by_month,
@@ -70,10 +72,3 @@ def compare_backfill(organization: Organization, choice: BackfillChoice) -> Iter
         with compare_history(organization, chosen) as found:
             found.summary.backfill = backfill.id
             yield found
-
-
-def _known_accounts(world: World, touched: Mapping[Month, Collection[str]]) -> list[str]:
-    """The accounts of these months that there are, with their parents."""
-    known = {each.id for each in world.configuration.all(Account)}
-    ids = {id_ for found in touched.values() for id_ in found}
-    return sorted(with_parents(world.configuration, sorted(ids & known)))

@@ -72,21 +72,13 @@ def filters_of(request: DownloadCsvRequest) -> BillFilters:
     if any(invoiced):
         if any(dates):
             rule = "leave it out together with externalInvoiceDateStart and externalInvoiceDateEnd"
-            name, value = next(_named(("startDate", "endDate"), dates))
-            raise Invalid(name, value, rule)
+            name = "endDate" if request.start_date is None else "startDate"
+            raise Invalid(name, format_instant(next(filter(None, dates))), rule)
         names = ("externalInvoiceDateStart", "externalInvoiceDateEnd")
         start, end = _days(names, invoiced)
         return BillFilters(invoiced_from=start, invoiced_before=end)
     start, end = _days(("startDate", "endDate"), dates)
     return BillFilters(date_from=start, date_before=end)
-
-
-def _named(
-    names: tuple[str, str], instants: tuple[datetime | None, datetime | None]
-) -> Iterator[tuple[str, str]]:
-    for name, instant in zip(names, instants, strict=True):
-        if instant is not None:
-            yield name, format_instant(instant)
 
 
 def _days(

@@ -51,7 +51,10 @@ def order_memo(organization: Organization, author: str, order: MemoOrder) -> Doc
         Required: Neither a reason nor a description is given.
         Invalid: A field or a rule is broken.
     """
-    reason = None if order.reason is None else _reason(organization, order.kind, order.reason)
+    reason: Record[Any] | None = None
+    if order.reason is not None:
+        with organization.reading() as reader:
+            reason = find_named(reader, REASONS[order.kind][1], order.reason)
     description = order.description or (reason and reason.entity.name)
     if description is None:
         raise Required("--reason or --description")
@@ -118,8 +121,3 @@ def _largest(bill: Document) -> Mapping[str, Any]:
         rule = "the bill has no line of a product that this could be about; name another bill"
         raise Invalid("--about", bill["id"][:8], rule)
     return max(found, key=lambda each: (each["convertedSubtotal"], -each["sequenceNumber"]))
-
-
-def _reason(organization: Organization, kind: type[MemoLineItem], name: str) -> Record[Any]:
-    with organization.reading() as reader:
-        return find_named(reader, REASONS[kind][1], name)

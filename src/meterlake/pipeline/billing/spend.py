@@ -1,6 +1,5 @@
 """What an account's bills of the periods that are open would come to now; nothing is stored."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from meterlake.model.bills.bill import Bill, Failure
@@ -57,10 +56,8 @@ def _document(bill: Bill) -> Document:
         "currency": content.currency,
         "billTotal": content.total,
         "timezone": body["timezone"],
-        "lineItems": list(_lines(content.lines)),
+        "lineItems": [
+            {**wire.loads(wire.dumps(each.body)), "sequenceNumber": number}
+            for number, each in enumerate(content.lines, start=1)
+        ],
     }
-
-
-def _lines(lines: Any) -> Iterator[Document]:
-    for number, each in enumerate(lines, start=1):
-        yield {**wire.loads(wire.dumps(each.body)), "sequenceNumber": number}

@@ -34,7 +34,7 @@ from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Organization
-from meterlake.stores.state import Job, JobStatus, Reader
+from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.billing.bills.month import read_month_bills
 from meterlake.stores.state.billing.bills.totals import MonthTotal, read_month_totals
 from meterlake.stores.state.core.pages import Page
@@ -200,7 +200,10 @@ def submit_closing(
         _check_review(closing, request.review)
     with organization.transaction(author) as transaction:
         if request.action is ClosingAction.APPROVE:
-            refuse_own_work(transaction, author, _waiting(transaction, month))
+            found = read_month_bills(transaction, str(month))
+            open_ = [each for each in found if not each.is_locked]
+            waiting = [each.id for each in open_ if each.status is BillStatus.PENDING]
+            refuse_own_work(transaction, author, waiting)
         pending = unfinished_steps(transaction.connection, organization.id, month)
         for each in pending:
             if ClosingRequest.from_wire(each.parameters) == request:
@@ -225,12 +228,6 @@ def submit_closing(
         )
         submit(transaction.connection, made)
         return made.id
-
-
-def _waiting(reader: Reader, month: Month) -> list[str]:
-    """The bills of a month that an approval would be about."""
-    found = read_month_bills(reader, str(month))
-    return [each.id for each in found if each.status is BillStatus.PENDING and not each.is_locked]
 
 
 def _check_review(closing: Closing, review: str | None) -> None:

@@ -1,6 +1,6 @@
 """The verb `bill diff`: two contents of a bill, and by which changes they differ."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -109,9 +109,9 @@ class _Diff:
             )
         with self.organization.reading() as reader:
             finder = ChangeFinder(reader, self.bill_id, self.before, self.after)
-            changes = finder.find(
-                (former_entities, later_entities), self._find_used(later), measurements
-            )
+            contents = filter(None, (self.before.content, later))
+            used = [id_ for each in contents for id_ in each.pins.get("versions", {})]
+            changes = finder.find((former_entities, later_entities), used, measurements)
         combined = CombinedCalculation(
             organization=self.organization,
             key=self.key,
@@ -271,12 +271,6 @@ class _Diff:
                     before=amounts[0],
                     after=amounts[1],
                 )
-
-    def _find_used(self, later: BillContent | None) -> Iterable[str]:
-        """The ids of the entities that one of the contents pins."""
-        for each in (self.before.content, later):
-            if each is not None:
-                yield from each.pins.get("versions", {})
 
     def _calculate(self, end: ComparedEnd) -> BillContent | None:
         """A content calculated again from what it was made from.

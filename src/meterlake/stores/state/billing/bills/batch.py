@@ -185,14 +185,13 @@ def put_all(
     made = {each.bill_id for each in found if each.bill_id is not None}
     mark_outdated(transaction, run.changed, made, job_id)
     if status is BillStatus.APPROVED:
-        order_statements(transaction, list(_approved_now(found)))
+        approved = [
+            ApprovedBill(each.bill_id, each.account_id)
+            for each in found
+            if each.bill_id is not None and each.stored in _APPROVING
+        ]
+        order_statements(transaction, approved)
     return found
-
-
-def _approved_now(found: Sequence[BatchedBill]) -> Iterator[ApprovedBill]:
-    for each in found:
-        if each.bill_id is not None and each.stored in _APPROVING:
-            yield ApprovedBill(each.bill_id, each.account_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,10 @@ def list_lines(
     rows = reader.connection.execute(query.limit(page.size + 1)).all()
     listed = rows[: page.size]
     more = len(rows) > page.size
-    token = _line_token(listed[-1]) if more else None
+    token = None
+    if more:
+        end = listed[-1]
+        token = pages.key_token(end.created, f"{end.id} {end.line_sequence}")
     return [
         StoredLine(
             join_lines(row, ()),
@@ -282,10 +285,6 @@ def list_lines(
         )
         for row in listed
     ], token
-
-
-def _line_token(row: Row[Any]) -> str:
-    return pages.key_token(row.created, f"{row.id} {row.line_sequence}")
 
 
 class LineRow(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Select, select
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.values import wire
@@ -70,7 +70,12 @@ def read_revenue(reader: Reader, asked: RevenueQuery) -> list[RevenueSum]:
     with exact():
         for row in stream_rows(reader, _query(reader, asked)):
             line = wire.loads(row.line) if asked.by_product else None
-            key = _key(asked, row, line)
+            key = RevenueKey(
+                row.currency,
+                row.period if asked.by_month else None,
+                row.account_id if asked.by_account else None,
+                None if line is None else line.get("productId"),
+            )
             own = found.setdefault(key, RevenueSum(key))
             amount = Decimal(row.total if line is None else line["convertedSubtotal"])
             own.total += amount
@@ -79,15 +84,6 @@ def read_revenue(reader: Reader, asked: RevenueQuery) -> list[RevenueSum]:
             if line is not None:
                 own.product = line.get("productCode"), line.get("productName")
     return list(found.values())
-
-
-def _key(asked: RevenueQuery, row: Row[Any], line: Any) -> RevenueKey:
-    return RevenueKey(
-        row.currency,
-        row.period if asked.by_month else None,
-        row.account_id if asked.by_account else None,
-        None if line is None else line.get("productId"),
-    )
 
 
 def _query(reader: Reader, asked: RevenueQuery) -> Select[Any]:
