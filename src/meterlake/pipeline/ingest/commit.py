@@ -273,19 +273,13 @@ def _deduplicate(
         for file in what.files
         if (kept := file if file.table in WHOLE else _keep_rest(connection, file)) is not None
     ]
-    receipt = _still_incomplete(connection, what.receipt, files)
+    receipt = what.receipt
+    if receipt.incomplete:
+        # Without the calculation errors of rows that are not stored.
+        left = _paths(files, CALCULATION_ERROR)
+        receipt = ledger.still_incomplete(connection, receipt, parquet(left) if left else None)
     files += _contradiction_files(dropped.contradictions, what)
     return files, _recount(receipt, dropped)
-
-
-def _still_incomplete(
-    connection: duckdb.DuckDBPyConnection, receipt: Receipt, files: list[StagedFile]
-) -> Receipt:
-    """The receipt without the calculation errors of rows that are not stored."""
-    if not receipt.incomplete:
-        return receipt
-    left = _paths(files, CALCULATION_ERROR)
-    return ledger.still_incomplete(connection, receipt, parquet(left) if left else None)
 
 
 def _suspects(probe: Probe, staged: StagedHashes, earlier: Sequence[StagedHashes]) -> Hashes:

@@ -80,7 +80,18 @@ def _take_in(work: Work, job: LookupJob, revision: _Revision) -> None:
         work.finish(JobStatus.FAILED, failure(INVALID, str(wrong)))
         return
     mark_step("lookups.checked")
-    _lay_ready(work, items)
+    # The items are written under the id of the job, where nobody reads them, little by little.
+    # Moving them is quick then: other writers of State never wait for a large file.
+    upload, state = work.upload, work.stores.state
+    with state.transaction(upload.org_id, upload.author) as transaction:
+        stored.clear(transaction, upload.id)  # Of an attempt that died.
+    with disk(), items.open("rb") as file:
+        lines = map(wire.loads, file)
+        while chunk := dict(islice(lines, _WRITTEN_AT_ONCE)):
+            with state.transaction(upload.org_id, upload.author) as transaction:
+                # A job that was forgotten meanwhile leaves nothing behind.
+                work.renew_in(transaction.connection)
+                stored.put(transaction, upload.id, chunk)
     mark_step("lookups.ready")
     _commit(work, job, revision, count)
     mark_step("lookups.committed")
@@ -134,23 +145,6 @@ def _item(
     if name in seen:
         raise Invalid(place, name, "it must be a key of its own")
     return name, item
-
-
-def _lay_ready(work: Work, items: Path) -> None:
-    """Write items under the id of the job, where nobody reads them, little by little.
-
-    Moving them is quick then: other writers of State never wait for a large file.
-    """
-    upload, state = work.upload, work.stores.state
-    with state.transaction(upload.org_id, upload.author) as transaction:
-        stored.clear(transaction, upload.id)  # Of an attempt that died.
-    with disk(), items.open("rb") as file:
-        lines = map(wire.loads, file)
-        while chunk := dict(islice(lines, _WRITTEN_AT_ONCE)):
-            with state.transaction(upload.org_id, upload.author) as transaction:
-                # A job that was forgotten meanwhile leaves nothing behind.
-                work.renew_in(transaction.connection)
-                stored.put(transaction, upload.id, chunk)
 
 
 def _commit(work: Work, job: LookupJob, checked: _Revision, items: int) -> None:

@@ -1,7 +1,7 @@
 """Configuration → configuration documents: entities as people write them, references by code."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final
@@ -73,7 +73,12 @@ def _labels(configuration: Configuration) -> dict[str, str]:
 
     What is missing keeps its id: nothing else tells it from the others of its kind.
     """
-    referred = set(_referenced_ids(configuration))
+    referred = {
+        target
+        for resource in RESOURCES
+        for record in configuration.all(resource.entity)
+        for _, _, target in entity_references(record.entity)
+    }
     labels: dict[str, str] = {}
     for resource in in_order():
         if resource.singleton or not (resource.key or resource.label_key):
@@ -94,12 +99,6 @@ def _labels(configuration: Configuration) -> dict[str, str]:
             elif counts[text] == 1 and text not in codes and is_code(text) and not is_id(text):
                 labels[id_] = text
     return labels
-
-
-def _referenced_ids(configuration: Configuration) -> Iterator[str]:
-    for resource in RESOURCES:
-        for record in configuration.all(resource.entity):
-            yield from (target for _, _, target in entity_references(record.entity))
 
 
 def _key_text(record: Record[Any], configuration: Configuration, labels: Mapping[str, str]) -> str:

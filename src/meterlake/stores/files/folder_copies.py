@@ -73,7 +73,8 @@ class FolderCopies:
             list(pool.map(self._objects.put_file, keys, paths))
         self._objects.put_bytes(f"{name}.json", wire.dumps(copy._asdict()))
         if former is not None:
-            self._delete(former)
+            for info in list(self._objects.list(f"{former.token}/")):
+                self._objects.delete(info.key)
         return copy
 
     def fetch(self, copy: FolderCopy, folder: Path) -> None:
@@ -100,10 +101,6 @@ class FolderCopies:
         """Remove all copies, what lists them first."""
         infos = list(self._objects.list())
         for info in sorted(infos, key=lambda each: "/" in each.key):
-            self._objects.delete(info.key)
-
-    def _delete(self, copy: FolderCopy) -> None:
-        for info in list(self._objects.list(f"{copy.token}/")):
             self._objects.delete(info.key)
 
 

@@ -339,14 +339,12 @@ class KnownUids:
         for run in merged:
             run.path.unlink()
 
-    def _path(self, first: int, last: int) -> Path:
-        identity = self._identify(last)
-        return self.folder / f"{first}-{last}{f'-{identity}' if identity else ''}.u64"
-
     def _write(self, first: int, last: int, ranges: Iterable[Hashes]) -> None:
+        identity = self._identify(last)
+        path = self.folder / f"{first}-{last}{f'-{identity}' if identity else ''}.u64"
         with (
             # What a power cut takes away is made again at the next refresh.
-            write_durably(self._path(first, last), needed=False) as temporary,
+            write_durably(path, needed=False) as temporary,
             temporary.open("wb") as file,
         ):
             for hashes in ranges:

@@ -1,6 +1,5 @@
 """Reading the entities of one organization, as they are now or as they were."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -124,7 +123,10 @@ class Reader:
 
     def configuration(self, at: datetime | None = None) -> Configuration:
         """All entities, as they are or as they were at an instant."""
-        return Configuration(self._current() if at is None else self._as_of(at))
+        query = select(ENTITY).where(ENTITY.c.org == self.org_id)
+        if at is not None:
+            query = versions_at(self.org_id, at).where(ENTITY_HISTORY.c.body.is_not(None))
+        return Configuration(map(record_of, self.connection.execute(query)))
 
     def as_of(self, kind: type[E], id: str | None, at: datetime) -> Record[E]:
         """One entity as it was at an instant; without an id, the one of its kind.
@@ -172,14 +174,6 @@ class Reader:
 
     def _entities(self, kind: type[Entity]) -> Select[Any]:
         return select(ENTITY).where(ENTITY.c.org == self.org_id, ENTITY.c.kind == kind.__name__)
-
-    def _current(self) -> Iterator[Record[Any]]:
-        query = select(ENTITY).where(ENTITY.c.org == self.org_id)
-        yield from map(record_of, self.connection.execute(query))
-
-    def _as_of(self, at: datetime) -> Iterator[Record[Any]]:
-        query = versions_at(self.org_id, at).where(ENTITY_HISTORY.c.body.is_not(None))
-        yield from map(record_of, self.connection.execute(query))
 
 
 # The history's rows as `record_of` takes them.

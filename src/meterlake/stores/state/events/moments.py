@@ -1,12 +1,12 @@
 """The moments at which scheduled events happen, and how far their entities have been looked at."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.reader import Reader
@@ -53,14 +53,18 @@ def replace_moments(reader: Reader, moments: Mapping[MomentKey, datetime | None]
             stored[found.config_id, found.entity_id][found.due] = found.fired
         new = []
         for key in keys:
-            due = moments[key]
+            due, (config_id, entity_id) = moments[key], key
             for old, fired in stored[key].items():
                 if old != due and fired is None:
                     reader.connection.execute(
-                        delete(SCHEDULED_MOMENT).where(*_at(reader, key), table.due == old)
+                        delete(SCHEDULED_MOMENT).where(
+                            table.org == reader.org_id,
+                            table.config_id == config_id,
+                            table.entity_id == entity_id,
+                            table.due == old,
+                        )
                     )
             if due is not None and due not in stored[key]:
-                config_id, entity_id = key
                 row = {
                     "org": reader.org_id,
                     "config_id": config_id,
@@ -69,13 +73,6 @@ def replace_moments(reader: Reader, moments: Mapping[MomentKey, datetime | None]
                 }
                 new.append(row)
         insert_rows(reader.connection, SCHEDULED_MOMENT, new)
-
-
-def _at(reader: Reader, key: MomentKey) -> Iterator[ColumnElement[bool]]:
-    config_id, entity_id = key
-    yield SCHEDULED_MOMENT.c.org == reader.org_id
-    yield SCHEDULED_MOMENT.c.config_id == config_id
-    yield SCHEDULED_MOMENT.c.entity_id == entity_id
 
 
 def due_moments(reader: Reader, now: datetime, most: int) -> list[DueMoment]:

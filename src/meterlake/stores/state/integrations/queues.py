@@ -169,7 +169,9 @@ def claim_runs(connection: Connection, sizes: Mapping[str, int], now: datetime) 
                 select(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(list(attempts)))
             )
         }
-        _start(connection, list(attempts), now)
+        values = {"status": RunStatus.STARTED.value, "due": now + _LEASE}
+        started = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(list(attempts)))
+        connection.execute(started.values(values))
         _skip(connection, set(some) - attempts.keys(), now)
         again = [id_ for id_, attempt in attempts.items() if attempt > 1]
         tries = _count_tries(connection, again)
@@ -229,12 +231,6 @@ def _begin_attempts(connection: Connection, ids: list[str], now: datetime) -> di
     found = {row.id: row.attempt for row in rows}
     # The database returns them in any order.
     return {id_: found[id_] for id_ in ids if id_ in found}
-
-
-def _start(connection: Connection, ids: list[str], now: datetime) -> None:
-    values = {"status": RunStatus.STARTED.value, "due": now + _LEASE}
-    started = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(ids))
-    connection.execute(started.values(values))
 
 
 def _skip(connection: Connection, ids: Collection[str], now: datetime) -> None:
