@@ -1,6 +1,5 @@
 """Rejected rows and receipts over HTTP: find rows, give them in again, see where a uid came from."""
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from meterlake.api.entities import page
@@ -19,7 +18,7 @@ from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.ingest import rejected_rows
 from meterlake.pipeline.rejected import receipts
 from meterlake.pipeline.rejected import requeue as rejected
-from meterlake.pipeline.rejected.rejected_files import Edit, edit_of
+from meterlake.pipeline.rejected.rejected_files import edit_of
 from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, Status
 
 _REJECTED: Final = f"{ORGANIZATION}/measurements/rejected"
@@ -92,7 +91,10 @@ async def requeue(call: Call) -> Any:
     if request.rows is None:
         done = await call.run(rejected.requeue, call.organization, RejectedFilter(**meant))
     else:
-        edits = list(_edits(request))
+        edits = [
+            edit_of(row.id, row.measurement, f"rows[{index}]")
+            for index, row in enumerate(request.rows)
+        ]
         done = await call.run(rejected.requeue_edited, call.organization, edits)
     return done.to_wire()
 
@@ -115,11 +117,6 @@ async def reopen(call: Call) -> Any:
 def _choice(request: RejectedRowsReopenRequest) -> rejected.RowChoice:
     meant = request.model_dump(exclude={"rows", "because"}, exclude_none=True)
     return rejected.RowChoice(request.rows or (), RejectedFilter(**meant))
-
-
-def _edits(request: RejectedRowsRequeueRequest) -> Iterator[Edit]:
-    for index, row in enumerate(request.rows or ()):
-        yield edit_of(row.id, row.measurement, f"rows[{index}]")
 
 
 async def _document(call: Call) -> Document:

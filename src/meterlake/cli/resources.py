@@ -108,7 +108,7 @@ def list_(
     elif options.json:
         options.output.rows(found, ())
     else:
-        rows = [_row(each) for each in described]
+        rows = [{**each, "key": each.get("code") or each["id"][:_ID_DIGITS]} for each in described]
         empty = f"No {_words(kind)}: `meterlake create {_word(kind)}` makes one."
         options.output.rows(rows, _columns(kind, described), empty=empty)
         if len(found) == limit:
@@ -378,11 +378,6 @@ def _title(kind: "Resource", described: "Document", document: "Document") -> str
     if kind.singleton:
         return _words(kind)
     return f"{_word(kind)} {name or document['id'][:_ID_DIGITS]}"
-
-
-def _row(described: "Document") -> dict[str, Any]:
-    name = described.get("code") or described["id"][:_ID_DIGITS]
-    return {**described, "key": name}
 
 
 def _columns(kind: "Resource", rows: "Iterable[Document]") -> tuple[str, ...]:

@@ -177,7 +177,7 @@ def _query_of(operation: Operation, shape: Shape) -> tuple[schemas.Parameter, ..
 def query_names(operation: Operation) -> frozenset[str]:
     """The names of the parameters of the query that an operation has."""
     place = (operation.method, operation.path)
-    shape = SHAPES.get(operation.id) or _declared_shapes().get(place)
+    shape = SHAPES.get(operation.id) or _standard_shapes().get(place)
     return frozenset(() if shape is None else (each.name for each in _query_of(operation, shape)))
 
 
@@ -202,10 +202,6 @@ def _page_name(name: str) -> str:
 
 
 @cache
-def _declared_shapes() -> dict[tuple[str, str], Shape]:
-    return _standard_shapes()
-
-
 def _standard_shapes() -> dict[tuple[str, str], Shape]:
     return {place: shape for each in RESOURCES for place, shape in _shapes_of(each).items()}
 

@@ -136,12 +136,9 @@ def show_exported(exported: "Exported", output: "Output") -> None:
     ]
     output.rows(files, ("type", "rows", "bytes", "?!file"))
     rows = counted(exported.rows, "row")
-    output.note(f"{rows} in {counted(len(files), 'file')}{_at(exported)}")
+    places = "".join(f" at {destination.url}" for destination in exported.places)
+    output.note(f"{rows} in {counted(len(files), 'file')}{places}")
     for destination in exported.places:
         output.note(f"manifest {destination.manifest_url}")
     if exported.download is not None:
         output.note(f"kept for a day: `meterlake export jobs download {exported.job_id}`")
-
-
-def _at(exported: "Exported") -> str:
-    return "".join(f" at {destination.url}" for destination in exported.places)

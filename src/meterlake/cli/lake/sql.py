@@ -17,7 +17,6 @@ from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
-    from meterlake.pipeline.publish.query import QueryResult
     from meterlake.stores import Organization
 
 # A table needs all its rows to know how wide they are; who wants more takes a file or --json.
@@ -160,7 +159,18 @@ def _answer(organization: "Organization", query: str, output: "Output", out: Pat
 
     with run(organization, query) as answer:
         if not output.json:
-            _show(answer, AmountText.read(organization), output)
+            from meterlake.cli.shell import tables
+
+            amounts = AmountText.read(organization)
+            rows = islice(answer.rows, TABLE_ROWS)
+            named = list(amounts.answer(answer.columns, rows, answer.tables))
+            columns = [tables.TableColumn(each, each) for each in answer.columns]
+            width = None if output.wide else tables.terminal_width()
+            tables.show(named, columns, width=width, keep_empty=True)
+            if not named:
+                output.note("No rows.")
+            if next(answer.rows, None) is not None:
+                output.note(f"The first {TABLE_ROWS:,} rows; --json, --csv and --parquet give all.")
             return
         with open_target(out) if out else nullcontext() as stream:
             for row in answer.rows:
@@ -169,20 +179,6 @@ def _answer(organization: "Organization", query: str, output: "Output", out: Pat
                     output.line(document)
                 else:
                     stream.write(wire.dumps(document) + b"\n")
-
-
-def _show(answer: "QueryResult", amounts: AmountText, output: "Output") -> None:
-    from meterlake.cli.shell import tables
-
-    rows = islice(answer.rows, TABLE_ROWS)
-    named = list(amounts.answer(answer.columns, rows, answer.tables))
-    columns = [tables.TableColumn(each, each) for each in answer.columns]
-    width = None if output.wide else tables.terminal_width()
-    tables.show(named, columns, width=width, keep_empty=True)
-    if not named:
-        output.note("No rows.")
-    if next(answer.rows, None) is not None:
-        output.note(f"The first {TABLE_ROWS:,} rows; --json, --csv and --parquet give all.")
 
 
 def _ask_and_answer(organization: "Organization", output: "Output") -> None:
