@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.bills import check_approval, file_of
+from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, percent
 from meterlake.model.values.money import ZERO, exact
@@ -135,6 +136,9 @@ def causes_of(findings: list[dict[str, Any]]) -> list[Cause]:
 
 
 # A job that has not ended is worth a look again.
+# Jobs that are looked through, and those that a page shows.
+_JOBS: Final = 50
+_JOBS_SHOWN: Final = 5
 _RUNNING: Final = frozenset({"PENDING", "INITIALIZING", "RUNNING"})
 
 
@@ -143,26 +147,44 @@ async def show_month(visit: Visit) -> Response:
     month = Month.parse(visit.request.path_params["month"])
     closing, jobs, _ = await asyncio.gather(
         visit.api.get(f"/closings/{month}"),
-        visit.api.find("/billjobs", pageSize=5),
+        visit.api.find("/billjobs", pageSize=_JOBS),
         visit.people(),
     )
-    newest = rows_of(jobs)
+    newest = [each for each in rows_of(jobs) if _is_of(each, month)][:_JOBS_SHOWN]
+    running = any(each["status"] in _RUNNING for each in newest)
     # Only who is asked to approve has to know.
     asked = closing["bills"] if closing.get("review") else []
     check = await check_approval(visit, asked)
-    return visit.page(
+    answer = visit.page(
         "month.html",
         month=month,
         closing=closing,
+        has_begun=month.first <= visit.today,
+        is_over=month.after <= visit.today,
+        checklist=checklist(closing),
+        done_steps=done_steps,
+        with_buttons=with_buttons,
         growth=growth,
         statuses=sum((Counter(each["statuses"]) for each in closing["totals"]), Counter()),
         causes=causes_of(closing["open"]),
         jobs=newest,
         own=check.own,
-        running=any(each["status"] in _RUNNING for each in newest),
+        running=running,
         earlier=month.moved(-1),
         later=month.moved(1),
     )
+    # A part of the page that asks by itself, and learns that nothing runs any more: all numbers of
+    # the page may be others now.
+    ended = {"div#progress": not closing.get("pending"), "div#runs": not running}
+    if ended.get(visit.request.headers.get("HX-Target", "")):
+        answer.headers["HX-Refresh"] = "true"
+    return answer
+
+
+def _is_of(job: dict[str, Any], month: Month) -> bool:
+    """Whether a job makes bills of a month, or of days that nobody named."""
+    day = job.get("lastDateInBillingPeriod")
+    return day is None or str(day)[:7] == str(month)
 
 
 async def change_month(visit: Visit) -> Response:
@@ -191,12 +213,12 @@ async def change_month(visit: Visit) -> Response:
                 "billingFrequency": "MONTHLY",
                 "lastDateInBillingPeriod": last.isoformat(),
             }
-            job = await visit.api.send("POST", "/billjobs", order)
-            said = f"The worker makes the bills of the month now; its job is {job['id']}."
+            await visit.api.send("POST", "/billjobs", order)
+            said = "The worker makes the bills of the month now. This page shows when it is done."
         case "recalculate":
             ids = visit.form.get("bill", [])
             await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
-            said = "The worker calculates these bills again. Load this page again to see it."
+            said = "The worker calculates these bills again. This page shows when it is done."
         case _:
             raise visit.unknown_action("a month")
     return visit.go(f"{MONTHS}/{month}", said)

@@ -59,8 +59,8 @@ def test_bills_that_were_made_have_nothing_open(home, capsys):
 @pytest.mark.long
 def test_a_month_that_nobody_billed_has_its_bills_missing(home, capsys):
     assert opened(home) == [
-        ("MissingBill", "acme", "no bill of 2026-10-01; it would come to 73.50 USD"),
-        ("MissingBill", "bolt", "no bill of 2026-10-01; it would come to 131.00 USD"),
+        ("MissingBill", "acme", "no bill for September 2026; it would come to 73.50 USD"),
+        ("MissingBill", "bolt", "no bill for September 2026; it would come to 131.00 USD"),
     ]
     assert run(["bill", "review", "--month", "2026-09", "--json"]) == 1
     first = json.loads(capsys.readouterr().out.splitlines()[0])
@@ -105,7 +105,7 @@ def test_an_account_with_a_damaged_row_is_open_by_name_beside_all_others(home):
     assert missing == (
         "MissingBill",
         "bolt",
-        "no bill of 2026-10-01; it would come to 131.00 USD",
+        "no bill for September 2026; it would come to 131.00 USD",
     )
     assert failed[:2] == ("FailedAccount", "acme")
     assert "the row of Account" in failed[2]
@@ -202,8 +202,8 @@ def test_rejected_rows_of_the_month_are_open_and_those_of_others_are_not(home):
     [found] = review_bills(home.organization, SEPTEMBER)
     assert found.command == "meterlake rejected list --reason InvalidNumber"
     assert opened(home, Month(2026, 8)) == [
-        ("MissingBill", "acme", "no bill of 2026-09-01; it would come to 31.00 USD"),
-        ("MissingBill", "bolt", "no bill of 2026-09-01; it would come to 31.00 USD"),
+        ("MissingBill", "acme", "no bill for August 2026; it would come to 31.00 USD"),
+        ("MissingBill", "bolt", "no bill for August 2026; it would come to 31.00 USD"),
     ]
 
     settings(home, reviewRejectedRows=2)

@@ -116,11 +116,12 @@ class ClosingOpenResponse(Value):
 
 
 class ClosingReopeningResponse(Value):
-    """Who opened the month again, when and why."""
+    """Who opened the month again, when and why, and the steps of the round that it ended."""
 
     reason: Text
     author: Text
     at: Instant
+    steps: tuple[ClosingStepResponse, ...]
 
 
 class ClosingResponse(Value):
@@ -133,6 +134,7 @@ class ClosingResponse(Value):
     review: Text | None = None
     rejected: Text | None = None
     steps: tuple[ClosingStepResponse, ...]
+    remaining: tuple[ClosingStep, ...]
     bill_count: Integer
     totals: tuple[ClosingTotalResponse, ...]
     bills: tuple[ClosingBillResponse, ...]

@@ -341,7 +341,7 @@ def _describe_missing(bill: Bill, total: str) -> ReviewFinding:
     return ReviewFinding(
         kind=ReviewKind.MISSING_BILL,
         subject=bill.account_code,
-        detail=f"no bill of {bill.bill_date}; it would come to {total}",
+        detail=f"no bill for {bill.last_day:%B %Y}; it would come to {total}",
         command=_bill_of(bill.account_code, f"--date {bill.bill_date}"),
         amount=bill.total,
         currency=bill.currency,

@@ -180,7 +180,10 @@ class Closing:
 
     @property
     def reopenings(self) -> list[dict[str, Any]]:
-        """Who opened it again after it was closed, when and why, the first time first."""
+        """Who opened it again after it was closed, when and why, the first time first.
+
+        With what its steps had come to, and who had done them; an older version did not keep it.
+        """
         job = self._find()
         found: list[dict[str, Any]] = [] if job is None else job.parameters.get(_REOPENED, [])
         return found
@@ -217,6 +220,11 @@ class Closing:
             raise NotBegun(str(self.month), format_instant(period.start))
         if now < period.end and not early:
             raise NotOver(str(self.month), format_instant(period.end), self.words.early)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its first day has begun in the organization's time zone."""
+        return self.organization.now() >= self._period().start
 
     def carry_out(self, step: ClosingStep, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Do a step, unless it is done; nobody else does any of this month meanwhile.
@@ -267,7 +275,13 @@ class Closing:
             Conflict: It is not closed.
         """
         now = format_instant(self.organization.now())
-        noted = {"reason": reason, "author": self.author, "at": now}
+        noted = {
+            "reason": reason,
+            "author": self.author,
+            "at": now,
+            _DONE: self.outcomes(),
+            _BY: self.doers(),
+        }
         parameters = {"month": str(self.month), _REOPENED: [*self.reopenings, noted]}
         if not self.organization.state.jobs.reopen(self.organization.id, self.id, KIND, parameters):
             raise Conflict(

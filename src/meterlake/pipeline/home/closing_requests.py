@@ -4,11 +4,13 @@ Making bills for a review and everything behind an approval may take minutes. So
 as a job and answered at once; the closing says what is pending, and why the last one failed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.unbilled import ReviewFinding
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Conflict
 from meterlake.model.values.money import ZERO
@@ -47,6 +49,8 @@ _BILLS_MAX: Final = 200
 _JOBS_MAX: Final = 1_000
 # Whoever looks at a month looks again.
 _REVIEWS: Final = KnownReviews()
+# What a bill is counted as that is approved and locked.
+_LOCKED: Final = "LOCKED"
 
 
 class ClosingAction(StrEnum):
@@ -111,7 +115,6 @@ def describe_closing(organization: Organization, month: Month) -> Document:
     closing = Closing(organization, month, SYSTEM)
     job, done, status = _newest(organization, month), closing.outcomes(), _status(closing)
     bills, made = bills_of_month(closing), done.get(ClosingStep.BILL, {})
-    doers = closing.doers()
     found = {
         "month": str(month),
         "status": status.value,
@@ -119,19 +122,38 @@ def describe_closing(organization: Organization, month: Month) -> Document:
         "failed": job.error if job and job.status is JobStatus.FAILED else None,
         "review": made.get("digest") if status is ClosingStatus.IN_REVIEW else None,
         "rejected": closing.rejection,
-        "steps": [
-            {"step": each.value, "outcome": done[each], **doers.get(each.value, {})}
-            for each in ClosingStep
-            if each in done
-        ],
+        "steps": _steps(done, closing.doers()),
+        "remaining": [] if closing.is_closed else [e.value for e in ClosingStep if e not in done],
         "billCount": len(bills),
         "totals": _totals(organization, month),
         "bills": [each.to_wire() for each in bills[:_BILLS_MAX]],
-        "open": [each.to_wire() for each in _REVIEWS.review(organization, month)],
+        "open": [each.to_wire() for each in _open_points(closing)],
         "left": list(made.get("left", ())),
-        "reopenings": closing.reopenings,
+        "reopenings": [
+            {
+                **{name: each[name] for name in ("reason", "author", "at")},
+                "steps": _steps(each.get("done", {}), each.get("by", {})),
+            }
+            for each in closing.reopenings
+        ],
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _steps(
+    done: Mapping[str, Mapping[str, Any]], doers: Mapping[str, Mapping[str, str]]
+) -> list[Document]:
+    """The steps that are done, in their order, with what they came to, who did them and when."""
+    return [
+        {"step": each.value, "outcome": done[each], **doers.get(each.value, {})}
+        for each in ClosingStep
+        if each in done
+    ]
+
+
+def _open_points(closing: Closing) -> list[ReviewFinding]:
+    """What is open about the bills; of a month that has not begun there is nothing to look at."""
+    return _REVIEWS.review(closing.organization, closing.month) if closing.has_begun else []
 
 
 def _totals(organization: Organization, month: Month) -> list[Document]:
@@ -146,7 +168,8 @@ def _totals(organization: Organization, month: Month) -> list[Document]:
         now = found.get(currency) or MonthTotal(str(month), currency, 0, 0, ZERO, ZERO)
         statuses = {
             BillStatus.PENDING.value: now.bills - now.approved,
-            BillStatus.APPROVED.value: now.approved,
+            BillStatus.APPROVED.value: now.approved - now.locked,
+            _LOCKED: now.locked,
         }
         totals.append(
             {

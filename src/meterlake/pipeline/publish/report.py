@@ -118,7 +118,10 @@ def _gather(
         timezone = config.timezone
         currencies = Currencies.of(configuration, config)
         billed = [
-            BilledMonth(*each, currencies.rounding(each.currency)[0])
+            BilledMonth(
+                *(each.month, each.currency, each.bills, each.approved, each.total),
+                *(each.approved_total, currencies.rounding(each.currency)[0]),
+            )
             for each in read_month_totals(reader, None if month is None else str(month))[:ROWS_MAX]
         ]
         meters = list(measured_meters(reader.all(Meter)))

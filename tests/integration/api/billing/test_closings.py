@@ -241,7 +241,11 @@ def test_a_closed_month_is_opened_again_with_a_reason(server, http):
     assert len(opened["kept"]["manifests"]) == 2
     found = get(http)
     assert found["status"] == "STARTED"
-    assert [each["reason"] for each in found["reopenings"]] == ["a file was forgotten"]
+    [again] = found["reopenings"]
+    assert again["reason"] == "a file was forgotten"
+    # The round that it ended is kept, and all of it is to be done again.
+    assert [each["step"] for each in again["steps"]] == found["remaining"]
+    assert all(each["author"] for each in again["steps"])
     assert {each["status"] for each in found["bills"]} == {"PENDING"}
 
 

@@ -55,6 +55,7 @@ class MonthTotal(NamedTuple):
         approved: How many of them are approved.
         total: What all of them come to.
         approved_total: What those come to that are approved.
+        locked: how many of the approved ones are locked.
     """
 
     month: str
@@ -63,13 +64,14 @@ class MonthTotal(NamedTuple):
     approved: int
     total: Decimal
     approved_total: Decimal
+    locked: int = 0
 
 
 def read_month_totals(reader: Reader, month: str | None = None) -> list[MonthTotal]:
     """The totals of a month, or of all, the newest first, by currency."""
-    query = select(BILL.c.period, BILL.c.currency, BILL.c.status, BILL.c.total).where(
-        BILL.c.org == reader.org_id
-    )
+    query = select(
+        BILL.c.period, BILL.c.currency, BILL.c.status, BILL.c.total, BILL.c.locked
+    ).where(BILL.c.org == reader.org_id)
     if month is not None:
         query = query.where(BILL.c.period == month)
     found: dict[tuple[str, str], MonthTotal] = {}
@@ -84,6 +86,7 @@ def read_month_totals(reader: Reader, month: str | None = None) -> list[MonthTot
                 own.approved + is_approved,
                 own.total + amount,
                 own.approved_total + (amount if is_approved else ZERO),
+                own.locked + bool(row.locked),
             )
     by_currency = sorted(found.values(), key=lambda each: each.currency)
     return sorted(by_currency, key=lambda each: each.month, reverse=True)

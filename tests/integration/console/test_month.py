@@ -1,0 +1,102 @@
+"""The page of a month: its checklist, what changes after it is closed, and months to come."""
+
+import re
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.pipeline.access import login
+from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
+from meterlake.pipeline.jobs.waiting import run_round
+from meterlake.worker.flow_runs import Executor
+from tests.console_world import CONSOLE, MONTH, a_console
+from tests.people import allow
+
+PAGE = f"{CONSOLE}/months/{MONTH}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with a_console(tmp_path_factory.mktemp("console")) as found:
+        found.join("ada@example.com", allow())
+        yield found
+
+
+@pytest.fixture
+def ada(world):
+    return world.browser("ada@example.com")
+
+
+def go_on(ada, world, action, **fields):
+    """Press a button of the closing; the worker does what it asks for."""
+    ada.go(PAGE)
+    ada.press(action, **fields)
+    list(
+        run_round(
+            CLOSING_STEPS,
+            Executor(world.home.stores.settings),
+            world.home.organization,
+            lambda: False,
+        )
+    )
+    return ada.go(PAGE)
+
+
+def bill_links(ada):
+    ada.go(f"{CONSOLE}/bills?month={MONTH}")
+    return re.findall(r"/console/bills/([0-9a-f-]{36})", ada.page.text)
+
+
+def test_a_month_that_has_not_begun_has_nothing_to_look_at_and_no_buttons(ada):
+    ada.go(f"{CONSOLE}/months/2031-06")
+
+    assert "The month has not begun" in ada.text
+    assert "There is nothing to look at before the month begins." in ada.text
+    assert not any(map(ada.offers, ("calculate", "review")))
+
+
+def test_a_closing_is_a_checklist_that_keeps_its_rounds(ada, world):
+    ada.go(PAGE)
+    assert "0 of 12 steps are done" in ada.text
+    assert "Wait for files Next" in ada.text
+    assert "Tidy up the storage Later" in ada.text
+
+    go_on(ada, world, "review")
+    assert "6 of 12 steps are done" in ada.text
+    assert "Bring in usage Done Ada Lovelace," in ada.text
+    assert "Review and approve Next" in ada.text
+    assert "Next is a person who may approve bills." in ada.text
+    go_on(ada, world, "approve")
+
+    assert "12 of 12 steps are done" in ada.text
+    assert "2 bills approved" in ada.text
+    # Neither paths of the server nor what only programs read.
+    closing = ada.page.text.partition('id="closing"')[2].partition("</section>")[0]
+    assert not re.search(r"warehouse|\.duckdb|compacted|digest|decision", closing, re.IGNORECASE)
+    assert "Bills changed since" not in ada.text
+
+    [id_, *_] = bill_links(ada)
+    ada.go(f"{CONSOLE}/bills/{id_}")
+    ada.press("unapprove")
+    ada.go(PAGE)
+    assert "Bills changed since they were approved: 1 is pending." in ada.text
+
+    ada.press("reopen", reason="a file was forgotten")
+    ada.go(PAGE)
+    assert re.search(r"Opened again by Ada Lovelace on .*, because: a file was forgotten", ada.text)
+    earlier = ada.text.partition("What had been done until then:")[2]
+    assert "Review and approve Ada Lovelace," in earlier
+
+
+def test_a_part_that_finds_the_work_ended_has_the_whole_page_loaded_again(ada):
+    asked = {"HX-Request": "true", "HX-Target": "div#progress"}
+    answer = ada.client.get(f"{CONSOLE}/months/2031-06", headers=asked)
+    assert answer.headers["HX-Refresh"] == "true"
+    assert "HX-Refresh" not in ada.client.get(f"{CONSOLE}/months/2031-06").headers
