@@ -10,6 +10,7 @@ from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.home.status import ingest_alerts, look_at_measurements
 from meterlake.pipeline.ingest import listed_inboxes, named_inboxes
+from meterlake.pipeline.ingest.expected_files import overdue_files
 from meterlake.pipeline.rejected import receipts
 from meterlake.stores import Organization
 from meterlake.stores.lake.receipts import ReceiptFilters
@@ -30,7 +31,13 @@ async def get_status(call: Call) -> Any:
 def _status(organization: Organization) -> Document:
     seen = look_at_measurements(organization).to_wire()
     meters = [_without_empty(each) for each in seen["meters"]]
-    return {**seen, "meters": meters, "alerts": ingest_alerts(organization)}
+    overdue = [each.to_wire() for each in overdue_files(organization)]
+    return {
+        **seen,
+        "meters": meters,
+        "alerts": ingest_alerts(organization),
+        "overdueFiles": overdue,
+    }
 
 
 async def list_sources(call: Call) -> Any:

@@ -220,8 +220,9 @@ def _only(number: int, text: str) -> list[str]:
 
 
 def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
-    from meterlake.pipeline.home.bill_review import late_files_error, missing_files
+    from meterlake.pipeline.home.bill_review import late_files_error
     from meterlake.pipeline.home.closing import ClosingStep
+    from meterlake.pipeline.ingest.expected_files import missing_files
 
     if ClosingStep.FILES in closing.outcomes():
         return

@@ -34,6 +34,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Review": (
         *("reviewUnpricedUsage", "reviewMissingBills", "reviewRejectedRows"),
         *("reviewTotalPercent", "reviewTotalPeriods", "reviewFiles"),
+        "expectedFiles",
     ),
     "What a bill holds": (
         *("standingChargeBillInAdvance", "commitmentFeeBillInAdvance"),

@@ -55,6 +55,7 @@ def test_the_numbers_of_all_sources_and_meters_are_told(http):
     assert (meter["meter"], meter["measurements"]) == ("egress", totals["accepted"])
     assert meter["lastReceived"] >= meter["lastTs"]
     assert found["alerts"] == []
+    assert found["overdueFiles"] == []
 
 
 @pytest.mark.sees("ListSources")

@@ -92,6 +92,7 @@ ACCEPTED = {
     r"^ObjectUrlResponse.downloadUrl format: url -> None$": "a link is a text",
     r"\.sequenceStartNumber m(in|ax)imum: None -> ": "numbers of bills are counted up for ever",
     r"^OrganizationConfig(Request|Response).lateUsage is extra$": "what is done about late usage",
+    r"^OrganizationConfig(Request|Response).expectedFiles is extra$": "which files come, and when",
     r"^OrganizationConfig(Request|Response).twoPersonApproval is extra$": "who may approve",
     r"^OrganizationConfig(Request|Response).review\w+ is extra$": "what is looked at before approval",
     r"^BillDataResponse.hasMoreData is extra$": "whether the limit cut something off",

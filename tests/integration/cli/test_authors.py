@@ -62,7 +62,7 @@ READING = {
         "aggregation try",
         "generate",
     ),
-    *("check reconciliation", "check alerts", "settings list", "health"),
+    *("check reconciliation", "check alerts", "check files", "settings list", "health"),
 }
 # They work for the home, or do what a worker does by itself: nothing that they write has an author.
 FOR_NOBODY = {

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from statistics import median
 
@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from meterlake.cli import run
+from meterlake.model.errors import Invalid
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.open_points import describe_open_points, has_jumped
 from meterlake.pipeline.home.bill_review import review_bills
+from meterlake.pipeline.ingest.expected_files import overdue_files
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.billing.bills.totals import BillTotals
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
@@ -218,6 +220,48 @@ def test_a_file_that_is_expected_and_has_not_come_is_open(home):
     settings(home, reviewFiles=["1.csv", "usage-{month}-*.csv"])
 
     assert opened(home) == [("MissingFile", "usage-2026-09-*.csv", "no such file has come")]
+
+
+@pytest.mark.long
+def test_a_file_of_a_day_is_open_when_it_is_overdue(home, capsys):
+    bill_months(home, 9)
+    daily = {"name": "Gateway", "pattern": "gate-{date}*.csv", "hours": 3, "since": "2026-09-28"}
+    monthly = {"name": "Invoices", "pattern": "inv-{month}.csv", "every": "MONTH"}
+    files = [daily, {**monthly, "hours": 48, "since": "2026-08-15"}]
+    settings(home, expectedFiles=files, timezone="Europe/Berlin", reviewMissingBills=False)
+    home.ingest("gate-2026-09-29-late.csv", HEADER)
+    # Three hours after the end of the 30th in Berlin.
+    home.clock.time = datetime(2026, 10, 1, 0, 59, tzinfo=UTC)
+
+    missing = ("MissingFile", "gate-2026-09-28*.csv")
+    assert [each[:2] for each in opened(home) if each[0] == "MissingFile"] == [missing]
+    home.clock.time += timedelta(minutes=1)
+    late = [each for each in opened(home) if each[0] == "MissingFile"]
+    assert late[1:] == [
+        (
+            "MissingFile",
+            "gate-2026-09-30*.csv",
+            "Gateway of 2026-09-30 was due 2026-10-01T01:00:00Z",
+        )
+    ]
+    found = [(each.name, each.period) for each in overdue_files(home.organization)]
+    assert found == [
+        ("Invoices", "2026-08"),
+        ("Gateway", "2026-09-28"),
+        ("Gateway", "2026-09-30"),
+    ]
+
+    capsys.readouterr()
+    assert run(["check", "files", "--json"]) == 1
+    lines = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
+    assert {"Gateway", "Invoices"} == {each["name"] for each in lines}
+
+
+def test_the_name_of_an_expected_file_says_of_when_it_is(home):
+    for every, pattern in (("DAY", "a-{month}.csv"), ("MONTH", "a-{date}.csv")):
+        file = {"name": "A", "pattern": pattern, "every": every, "since": "2026-09-01"}
+        with pytest.raises(Invalid, match=f"a file of each {every.lower()} has"):
+            settings(home, expectedFiles=[file])
 
 
 @pytest.mark.long

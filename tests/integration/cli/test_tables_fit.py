@@ -136,6 +136,7 @@ COMMANDS = (
     "uploads ingest",
     "check alerts",
     "check books",
+    "check files",
     "check reconciliation",
     "config scale-prices --by 1.07 --plans storage-pro --from 2030-01-01 --dry-run",
     "customer-link list nordwind-logistics",

@@ -10,7 +10,7 @@ from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox import add_inbox
 from meterlake.stores.state.ingest.inboxes import Afterwards
 from tests.console_world import CONSOLE, a_console
-from tests.homes import HEADER, csv_row
+from tests.homes import HEADER, configure, csv_row
 from tests.people import allow
 
 DATA_IN = f"{CONSOLE}/data-in"
@@ -59,6 +59,21 @@ def test_the_page_says_what_came_what_was_refused_and_how_fresh_meters_are(ada):
     assert "Undefined meter 1" in ada.text
     assert "broken.csv Missing header : no column meter, account" in ada.text
     assert re.search(r"egress (in )?\d+ \w+", ada.text)
+
+
+def test_a_file_that_is_overdue_stands_on_data_in_and_on_its_month(world, ada):
+    file = {"name": "Daily <b>gateway</b>", "pattern": "gate-{date}.csv", "since": "2026-09-30"}
+    last = {**file, "name": "Invoices", "pattern": "inv-{month}.csv", "every": "MONTH"}
+    config = {"daysBeforeBillDue": 14, "expectedFiles": [file, last]}
+    configure(world.home.organization, organizationConfig=config)
+
+    ada.go(DATA_IN)
+    assert "Files that are overdue" in ada.text
+    assert "<b>gateway" not in ada.page.text
+    ada.go(f"{CONSOLE}/months/2026-09")
+    assert "Missing file" in ada.text
+    assert "inv-2026-09.csv Invoices of 2026-09 was due" in ada.text
+    configure(world.home.organization, organizationConfig={"daysBeforeBillDue": 14})
 
 
 def test_sources_are_filtered_and_lead_to_their_rows(ada):

@@ -40,14 +40,24 @@ class SourceTotalsResponse(Value):
     incomplete: Integer
 
 
+class OverdueFileResponse(Value):
+    """A file that is expected for a day or a month, and has not come in time."""
+
+    name: Text
+    pattern: Text
+    period: Text
+    due: Instant
+
+
 class MeasurementsStatusResponse(Value):
-    """What came in: numbers of all sources, open rejected rows by reason, meters, alerts."""
+    """What came in: numbers of all sources, open rejected rows, meters, alerts, overdue files."""
 
     totals: SourceTotalsResponse
     rejected: dict[Text, Integer]
     meters: tuple[MeterStatusResponse, ...]
     alerts: tuple[IngestAlertResponse, ...]
     left_alone: tuple[Text, ...]
+    overdue_files: tuple[OverdueFileResponse, ...]
 
 
 class SourceResponse(Value):

@@ -21,7 +21,25 @@ def register(app: App) -> None:
     check.command(reconciliation)
     check.command(books)
     check.command(alerts)
+    check.command(files)
     app.command(check)
+
+
+def files(*, options: Options = NO_OPTIONS) -> int:
+    """List the files of the last two months that you expect and that have not come in time.
+
+    You say in the organization's configuration which files come for each day or month
+    (`expectedFiles`). If a file is overdue, the command ends with 1.
+
+    Example: `meterlake check files`
+    """
+    from meterlake.pipeline.ingest.expected_files import overdue_files
+
+    with options.open() as organization:
+        found = [each.to_wire() for each in overdue_files(organization)]
+    columns = ("name", "!period", "pattern", "due")
+    options.output.rows(found, columns, empty="No expected file is overdue.")
+    return int(bool(found))
 
 
 def reconciliation(*, options: Options = NO_OPTIONS) -> int:

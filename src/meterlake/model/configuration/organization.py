@@ -109,6 +109,27 @@ class CurrencyConversion(Value):
     )
 
 
+class FileRhythm(StrEnum):
+    """How often an expected file comes."""
+
+    DAY = "DAY"
+    MONTH = "MONTH"
+
+
+class ExpectedFile(Value):
+    """A file that comes for each day, or for each month, by some hours after it is over."""
+
+    name: Annotated[Text, Field(min_length=1, max_length=80)]
+    pattern: Annotated[Text, Field(min_length=1, max_length=200)]
+    every: FileRhythm = FileRhythm.DAY
+    hours: Annotated[Integer, Field(ge=0, le=744)] = 24
+    since: Day
+
+    def name_of(self, day: date) -> str:
+        """The pattern of the name of the file of a day, or of the month that begins on it."""
+        return self.pattern.replace("{month}", f"{day:%Y-%m}").replace("{date}", day.isoformat())
+
+
 class OrganizationConfig(Entity):
     """Settings of an organization that its bills depend on; every organization has exactly one."""
 
@@ -154,6 +175,7 @@ class OrganizationConfig(Entity):
     review_total_periods: Annotated[Integer, Field(ge=1, le=36)] = 6
     review_rejected_rows: Annotated[Integer, Field(ge=0)] = 0
     review_files: tuple[Annotated[Text, Field(min_length=1, max_length=200)], ...] = ()
+    expected_files: Annotated[tuple[ExpectedFile, ...], Field(max_length=100)] = ()
 
 
 # The settings that decide when periods begin and end.

@@ -22,6 +22,7 @@ from meterlake.model.rules.contracts import exclusive_key_is_of_one_contract
 from meterlake.model.rules.custom_fields import custom_fields_not_in_use_stay
 from meterlake.model.rules.organization import (
     currency_code_stays,
+    expected_files_name_their_time,
     grace_period_has_a_unit,
     hour_of_daily_bills,
     one_rate_per_pair,
@@ -33,6 +34,7 @@ _OWN: Final = frozenset(
     {
         *("late_usage", "review_unpriced_usage", "review_missing_bills", "review_total_percent"),
         *("review_total_periods", "review_rejected_rows", "review_files"),
+        "expected_files",
     }
 )
 PICKLIST_FILTERS: Final = (IDS, CODES, Filter("archived", kind="flag"))
@@ -68,6 +70,7 @@ ROWS: Final = (
         rules=(
             timezone_exists,
             one_rate_per_pair,
+            expected_files_name_their_time,
             hour_of_daily_bills,
             grace_period_has_a_unit,
             overlaps_are_allowed,

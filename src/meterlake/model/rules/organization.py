@@ -5,6 +5,7 @@ from typing import Final
 from meterlake.model.configuration.organization import (
     ONCE_A_DAY,
     Currency,
+    FileRhythm,
     OrganizationConfig,
     refuse_two_rates,
 )
@@ -24,6 +25,15 @@ def timezone_exists(new: Proposed[OrganizationConfig]) -> None:
 def one_rate_per_pair(new: Proposed[OrganizationConfig]) -> None:
     """Two rates for the same pair of currencies would leave the bill to chance."""
     refuse_two_rates(new.entity.currency_conversions)
+
+
+def expected_files_name_their_time(new: Proposed[OrganizationConfig]) -> None:
+    """The name of a file that comes again and again says of which day, or month, it is."""
+    for number, each in enumerate(new.entity.expected_files):
+        needed = "{date}" if each.every is FileRhythm.DAY else "{month}"
+        if needed not in each.pattern:
+            rule = f"a file of each {each.every.lower()} has {needed} in its name; add it"
+            raise Invalid(f"expectedFiles[{number}].pattern", each.pattern, rule)
 
 
 def hour_of_daily_bills(new: Proposed[OrganizationConfig]) -> None:

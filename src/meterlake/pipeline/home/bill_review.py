@@ -5,7 +5,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, Self
@@ -29,13 +28,11 @@ from meterlake.pipeline.billing.late_usage.lists import list_all_late
 from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.shown_bills import Approval
-from meterlake.pipeline.ingest.drop_folder import drop_folder
-from meterlake.pipeline.ingest.uploads import waiting
+from meterlake.pipeline.ingest.expected_files import missing_files, overdue_files
 from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Organization
-from meterlake.stores.files.folders import file_name
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.state.billing.bills.totals import PaidUnits, paid_units, read_bill_totals
 from meterlake.stores.state.billing.calculations.pins import last_transaction
@@ -48,7 +45,6 @@ _SHELL_SIGNS: Final = frozenset('"$`\\!')
 _KNOWN_MAX: Final = 16
 # What nobody has to look at: usage that a filter leaves out on purpose.
 _INTENDED: Final = (Uncovered.FILTERED,)
-_NAMES: Final = "SELECT DISTINCT name FROM lake.source WHERE status = 'done'"
 
 
 @dataclass(slots=True)
@@ -248,12 +244,17 @@ class _BillReview:
 
     def _missing_files(self) -> Iterator[ReviewFinding]:
         patterns = [each.replace(_MONTH, str(self.month)) for each in self.settings.review_files]
-        for each in missing_files(self.organization, patterns):
+        missing = dict.fromkeys(missing_files(self.organization, patterns), "no such file has come")
+        for file in overdue_files(self.organization, self.month):
+            missing[file.pattern] = (
+                f"{file.name} of {file.period} was due {format_instant(file.due)}"
+            )
+        for name, detail in missing.items():
             yield ReviewFinding(
                 kind=ReviewKind.MISSING_FILE,
-                subject=each,
-                detail="no such file has come",
-                command="meterlake receipts list",
+                subject=name,
+                detail=detail,
+                command="meterlake check files",
             )
 
     def _rejected_rows(self) -> Iterator[ReviewFinding]:
@@ -362,25 +363,6 @@ def _measurements_of(usage: Unpriced, view: str) -> str:
 
 def _bill_of(account: str, when: str) -> str:
     return f"meterlake bill {when} --account {shlex.quote(account)}"
-
-
-def missing_files(organization: Organization, patterns: Sequence[str]) -> list[str]:
-    """The patterns that no file has: none that is ingested, uploaded, or lies in the drop folder.
-
-    Args:
-        organization: The organization.
-        patterns: Of names, such as `usage-*.csv`; a case matters.
-    """
-    if not patterns:
-        return []
-    names: set[str] = set()
-    with organization.lake.reader() as connection:
-        names.update(name for (name,) in connection.execute(_NAMES).fetchall())
-    folder = drop_folder(organization.stores, organization.code)
-    if folder.inbox.is_dir():
-        names.update(map(file_name, folder.inbox.iterdir()))
-    names.update(each.name for each in waiting(organization))
-    return [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]
 
 
 def late_files_error(missing: Sequence[str]) -> Conflict:

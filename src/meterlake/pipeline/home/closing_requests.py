@@ -19,7 +19,7 @@ from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.home.bill_review import KnownReviews, late_files_error, missing_files
+from meterlake.pipeline.home.bill_review import KnownReviews, late_files_error
 from meterlake.pipeline.home.closing import (
     OPERATIONS,
     Closing,
@@ -33,6 +33,7 @@ from meterlake.pipeline.home.closing_bills import (
     bills_of_month,
 )
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
+from meterlake.pipeline.ingest.expected_files import missing_files
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Organization
