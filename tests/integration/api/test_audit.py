@@ -253,7 +253,7 @@ def test_a_user_is_signed_out_of_one_organization_alone(server, http):
     other = initialize(server.settings, "Other").org_id
     all_ = [policy(state, server.org_id, allow())]
     id_ = join(state, server.org_id, "eve@example.com", permissionPolicyIds=all_)
-    join(state, other, "eve@example.com")
+    join(state, other, "eve@example.com", permissionPolicyIds=[policy(state, other, allow())])
     session = login.session_of(state, login.sign_in(state, "eve@example.com", PASSWORD))
     here, there = (token_of_person(server, session, org) for org in (server.org_id, other))
     alive = http.get(f"/users/{id_}/sessions").json()["data"]
