@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
@@ -114,6 +115,11 @@ class Cause(NamedTuple):
     stakes: dict[str, Decimal]
 
     @property
+    def size(self) -> int:
+        """How many it is about: rejected rows are counted, where others are one each."""
+        return sum(int(each.get("count") or 1) for each in self.rows)
+
+    @property
     def bill_ids(self) -> list[str]:
         """The bills that it is about."""
         return sorted({each["billId"] for each in self.rows if each.get("billId")})
@@ -125,6 +131,8 @@ def causes_of(findings: list[dict[str, Any]]) -> list[Cause]:
     found = []
     for kind, some in groupby(ordered, lambda each: str(each["kind"])):
         rows = list(some)
+        if kind == "UnpricedUsage":
+            rows = _by_customer(rows)
         stakes: dict[str, Decimal] = {}
         with exact():
             for each in rows:
@@ -135,10 +143,43 @@ def causes_of(findings: list[dict[str, Any]]) -> list[Cause]:
     return found
 
 
+_REASONS: Final = {
+    "NoAccountPlan": "the customer is on no plan then",
+    "NoPricing": "the customer's plan has no price for it",
+    "UsageFilters": "the filters of the plan leave it out",
+    "MeterNotPriced": "no plan has a price for it",
+    "NoBillingPeriods": "the plan has no billing period then",
+    "NoAccount": "no customer has this code",
+    "MissingBill": "the bill was deleted",
+}
+
+
+def _by_customer(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Usage without a price, one row for each customer and currency, its reasons in plain words."""
+    found: dict[tuple[str, str | None], dict[str, Any]] = {}
+    for each in findings:
+        detail = each["detail"]
+        for reason, text in _REASONS.items():
+            detail = detail.replace(f"without a price: {reason}", f"without a price: {text}")
+        own = found.setdefault(
+            (each["subject"], each.get("currency")), {**each, "amount": None, "details": []}
+        )
+        own["details"].append(detail)
+        own["command"] = each["command"]
+        if each.get("amount") is not None:
+            with exact():
+                own["amount"] = (own["amount"] or ZERO) + each["amount"]
+    for own in found.values():
+        own["detail"] = "; ".join(own.pop("details"))
+    return list(found.values())
+
+
 # A job that has not ended is worth a look again.
 # Jobs that are looked through, and those that a page shows.
 _JOBS: Final = 50
 _JOBS_SHOWN: Final = 5
+# Customers whose pages the month leads to; others are searched for.
+_CUSTOMERS_MAX: Final = 100
 _RUNNING: Final = frozenset({"PENDING", "INITIALIZING", "RUNNING"})
 
 
@@ -167,6 +208,7 @@ async def show_month(visit: Visit) -> Response:
         growth=growth,
         statuses=sum((Counter(each["statuses"]) for each in closing["totals"]), Counter()),
         causes=causes_of(closing["open"]),
+        customers=await _customers(visit, closing["open"]),
         jobs=newest,
         own=check.own,
         running=running,
@@ -179,6 +221,15 @@ async def show_month(visit: Visit) -> Response:
     if ended.get(visit.request.headers.get("HX-Target", "")):
         answer.headers["HX-Refresh"] = "true"
     return answer
+
+
+async def _customers(visit: Visit, findings: list[dict[str, Any]]) -> dict[str, str]:
+    """The ids of the customers that usage without a price is of, by code."""
+    codes = sorted({each["subject"] for each in findings if each["kind"] == "UnpricedUsage"})
+    # A code with a comma in it cannot be asked for among others.
+    asked = [each for each in codes if "," not in each][:_CUSTOMERS_MAX]
+    found = await visit.api.every("/accounts", codes=",".join(asked)) if asked else []
+    return {each["code"]: each["id"] for each in found}
 
 
 def _is_of(job: dict[str, Any], month: Month) -> bool:

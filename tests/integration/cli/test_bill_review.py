@@ -188,6 +188,20 @@ def test_late_usage_is_open_until_the_policy_has_dealt_with_it(home):
     assert opened(home) == []
 
 
+def test_rejected_rows_are_of_the_month_in_the_zone_of_the_organization(home):
+    settings(home, timezone="Europe/Berlin")
+    rows = [
+        csv_row("in", "many", "acme", ts="2026-09-30T21:59:00Z"),
+        csv_row("out", "many", "acme", ts="2026-09-30T22:29:00Z"),
+    ]
+    home.ingest("bad.csv", HEADER + "".join(rows))
+
+    for month in (SEPTEMBER, Month(2026, 10)):
+        [found] = [each for each in review_bills(home.organization, month) if each.count]
+        assert (found.subject, found.count) == ("InvalidNumber", 1)
+    assert not any(each.count for each in review_bills(home.organization, Month(2026, 8)))
+
+
 @pytest.mark.long
 def test_rejected_rows_of_the_month_are_open_and_those_of_others_are_not(home):
     bill_months(home, 9)

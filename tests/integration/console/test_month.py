@@ -10,6 +10,7 @@ from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, MONTH, a_console
+from tests.homes import HEADER, csv_row
 from tests.people import allow
 
 PAGE = f"{CONSOLE}/months/{MONTH}"
@@ -60,6 +61,23 @@ def test_a_month_that_has_not_begun_has_nothing_to_look_at_and_no_buttons(ada):
     assert "The month has not begun" in ada.text
     assert "There is nothing to look at before the month begins." in ada.text
     assert not any(map(ada.offers, ("calculate", "review")))
+
+
+def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ada, world):
+    rows = [csv_row("free-1", "1", "zoë's"), csv_row("free-2", "many", "acme")]
+    world.home.ingest("free.csv", HEADER + "".join(rows) + csv_row("free-3", "many", "acme"))
+
+    ada.go(PAGE)
+
+    assert "Unpriced usage 1" in ada.text
+    why = "without a price: the customer is on no plan then"
+    assert re.search(rf"1 measurement of egress\S* {why}", ada.text)
+    assert re.search(
+        r'href="/console/customers/[0-9a-f-]{36}/plans/new">Attach a plan<', ada.page.text
+    )
+    assert "NoAccountPlan" not in ada.text
+    # Rows are counted, not their reasons.
+    assert "Rejected rows 2" in ada.text
 
 
 def test_a_closing_is_a_checklist_that_keeps_its_rounds(ada, world):

@@ -113,6 +113,7 @@ class ClosingOpenResponse(Value):
     bill_id: Id | None = None
     amount: Number | None = None
     currency: Text | None = None
+    count: Integer | None = None
 
 
 class ClosingReopeningResponse(Value):

@@ -115,6 +115,7 @@ class ReviewFinding:
         amount: How much money it is about, where that is known; of usage without a price what it
             would come to at the average price of the month's bills.
         currency: Of the amount.
+        count: How many it is about, where it is about several, such as rejected rows.
     """
 
     kind: ReviewKind
@@ -124,6 +125,7 @@ class ReviewFinding:
     bill_id: str | None = None
     amount: Decimal | None = None
     currency: str | None = None
+    count: int | None = None
 
     def to_wire(self) -> dict[str, Any]:
         """The finding as plain data."""
@@ -135,5 +137,6 @@ class ReviewFinding:
             "billId": self.bill_id,
             "amount": self.amount,
             "currency": self.currency,
+            "count": self.count,
         }
         return {name: value for name, value in found.items() if value is not None}

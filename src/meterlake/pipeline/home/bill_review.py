@@ -258,18 +258,19 @@ class _BillReview:
             )
 
     def _rejected_rows(self) -> Iterator[ReviewFinding]:
-        month = self.month
-        began = month.period(zone(self.settings.timezone)).start
         with self.organization.lake.reader() as connection:
-            counts = count_open(connection, month.first, month.after - _ONE_DAY, began)
-        if sum(counts.values()) <= self.settings.review_rejected_rows:
+            counts = count_open(connection, self.month, zone(self.settings.timezone))
+        if sum(each.rows for each in counts.values()) <= self.settings.review_rejected_rows:
             return
-        for reason, count in counts.items():
-            rows = counted(count, "rejected row waits", "rejected rows wait")
+        for reason, found in counts.items():
+            rows = counted(found.rows, "rejected row waits", "rejected rows wait")
+            undated = counted(found.undated, "names no day", "name no day")
+            apart = f"; {undated}, and came since the month began" if found.undated else ""
             yield ReviewFinding(
                 kind=ReviewKind.REJECTED_ROWS,
                 subject=reason,
-                detail=f"{rows} to be mended",
+                detail=f"{rows} to be mended{apart}",
+                count=found.rows,
                 command=f"meterlake rejected list --reason {reason}",
             )
 

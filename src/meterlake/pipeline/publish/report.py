@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -177,8 +177,7 @@ def _rejected(
     """The rows that wait to be mended, by reason; of a month those that a review of it counts."""
     if month is None:
         return connection.execute(queries.REJECTED).fetchall()
-    began = month.period(tz).start
-    counts = count_open(connection, month.first, month.after - timedelta(days=1), began)
+    counts = {reason: found.rows for reason, found in count_open(connection, month, tz).items()}
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:ROWS_MAX]
 
 

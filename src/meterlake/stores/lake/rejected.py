@@ -7,13 +7,13 @@ withdrawn with their source, nor for those that somebody dismissed.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
 
 from meterlake.model.measurements.rejection import Reason
-from meterlake.model.values.period import naive
+from meterlake.model.values.period import Month, naive
 from meterlake.stores.lake.connection import temporary_table
 
 Status = Literal["open", "dismissed", "withdrawn", "requeued"]
@@ -79,15 +79,22 @@ SELECT item.* EXCLUDE (because, dismissed_by, dismissed_at), s.delivery, s.recei
 FROM item JOIN lake.source s ON s.identity = item.identity AND s.attempt = item.attempt"""
 
 
+# Days, and instants with their offset from UTC: without one they are UTC, as measurements are.
+_TIMES: Final = (
+    "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
 _COUNT_OPEN: Final = f"""{ITEMS}, dated AS (
-    SELECT item.reason, s.received_at,
-        regexp_extract_all(item.original, '[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}') AS days
+    SELECT item.reason, s.received_at, regexp_extract_all(item.original, '{_TIMES}') AS times
     FROM item JOIN lake.source s ON s.identity = item.identity AND s.attempt = item.attempt
     WHERE item.status = 'open'
 )
-SELECT reason, count(*) FROM dated
-WHERE CASE WHEN len(days) = 0 THEN received_at >= $1
-    ELSE len(list_filter(days, day -> day BETWEEN $2 AND $3)) > 0 END
+SELECT reason, count(*), count(*) FILTER (len(times) = 0) FROM dated
+WHERE CASE WHEN len(times) = 0 THEN received_at >= $1
+    ELSE len(list_filter(times, each -> coalesce(
+        if(length(each) = 10, NULL, try_cast(each AS TIMESTAMP) >= $1
+            AND try_cast(each AS TIMESTAMP) < $2),
+        each[:10] BETWEEN $3 AND $4))) > 0 END
 GROUP BY reason ORDER BY reason"""
 
 # Whether there are any: what they have become since costs more than most commands.
@@ -250,24 +257,37 @@ def ever_rejected(connection: duckdb.DuckDBPyConnection, places: Iterable[RowRef
     return {RowRef(*row) for row in rows}
 
 
-def count_open(
-    connection: duckdb.DuckDBPyConnection, first: date, last: date, received_from: datetime
-) -> dict[str, int]:
-    """How many rows of some days wait to be mended, by reason.
+class OpenRows(NamedTuple):
+    """How many rows wait to be mended for one reason.
 
-    A row is of the days that its text names; one that names no day at all is counted if it came
-    since an instant.
+    Attributes:
+        undated: How many of them name no day.
+    """
+
+    rows: int
+    undated: int
+
+
+def count_open(
+    connection: duckdb.DuckDBPyConnection, month: Month, timezone: tzinfo
+) -> dict[str, OpenRows]:
+    """How many rows of a month wait to be mended, by reason.
+
+    A row is of the months of the instants and days that its text names; one that names none is
+    counted if it came since the month began.
 
     Args:
         connection: To the lake.
-        first: The first day.
-        last: The last day.
-        received_from: The instant, aware.
+        month: In the time zone.
+        timezone: That of the organization.
     """
     if connection.execute(ANY).fetchone() is None:
         return {}
-    rows = connection.execute(_COUNT_OPEN, [naive(received_from), str(first), str(last)])
-    return dict(rows.fetchall())
+    period = month.period(timezone)
+    instants = [naive(period.start), naive(period.end)]
+    days = [str(month.first), str(month.after - timedelta(days=1))]
+    rows = connection.execute(_COUNT_OPEN, instants + days).fetchall()
+    return {reason: OpenRows(*counts) for reason, *counts in rows}
 
 
 def count_set_aside(
