@@ -1,19 +1,18 @@
 """Pages of usage: a question about it as chart, table, SQL and file; and a quantity explained.
 
-A question is its address: who gets the link asks the same. Groups in time are those of the API, in
-UTC; the days that limit a question are the organization's.
+A question is its address: who gets the link asks the same. Days, weeks and months are those of the
+organization's clocks.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from babel import Locale
 from babel.dates import format_datetime
 from markupsafe import Markup
 from starlette.responses import Response
@@ -52,7 +51,7 @@ _HEADINGS: Final = {
     "ets": "Until",
     "receivedAt": "Received",
     "uid": "Uid",
-    **{each.value.lower(): f"{words(each.value)} (UTC)" for each in DataExplorerUsageDataFrequency},
+    **{each.value.lower(): words(each.value) for each in DataExplorerUsageDataFrequency},
 }
 _FILES: Final = ("csv", "parquet", "json")
 
@@ -85,7 +84,7 @@ class UsageQuestion:
         """The question as the API takes it, from one instant to another."""
         zone = ZoneInfo(visit.session.zone)
         if isinstance(self.times, TimePeriod):
-            found = relative_period(self.times, visit.now)
+            found = relative_period(self.times, visit.now, zone)
             start, end = found.start, found.end
         else:
             first, last = self.times
@@ -93,15 +92,16 @@ class UsageQuestion:
                 datetime.combine(each, time.min, zone).astimezone(UTC)
                 for each in (first, last + timedelta(days=1))
             )
-        return {**self._what(), "startDate": format_instant(start), "endDate": format_instant(end)}
+        asked = self._what(visit.session.zone)
+        return {**asked, "startDate": format_instant(start), "endDate": format_instant(end)}
 
     def saved(self, visit: Visit) -> dict[str, Any]:
         """The question as it is kept: a relative time stays one."""
         if isinstance(self.times, TimePeriod):
-            return {**self._what(), "timePeriod": self.times.value}
+            return {**self._what(visit.session.zone), "timePeriod": self.times.value}
         return self.document(visit)
 
-    def _what(self) -> dict[str, Any]:
+    def _what(self, zone: str) -> dict[str, Any]:
         id_ = self.meter["id"]
         found: dict[str, Any] = {"meterIds": [id_], "accountIds": list(self.customers)}
         found["dimensionFilters"] = [
@@ -115,11 +115,12 @@ class UsageQuestion:
         return {
             **found,
             "aggregations": [{**aggregation, "function": self.function}],
-            "groups": [*self._time_group(), *map(self._group, self.groups)],
+            "groups": [*self._time_group(zone), *map(self._group, self.groups)],
         }
 
-    def _time_group(self) -> list[dict[str, str]]:
-        return [{"groupType": "TIME", "frequency": self.by}] if self.by else []
+    def _time_group(self, zone: str) -> list[dict[str, str]]:
+        group = {"groupType": "TIME", "frequency": self.by, "timezone": zone}
+        return [group] if self.by else []
 
     def _group(self, name: str) -> dict[str, str]:
         if name == "account":
@@ -308,7 +309,7 @@ def _shown(
         "columns": [(name, _heading(name, question)) for name in names],
         "count": len(rows),
         "has_more": answer.get("hasMoreData"),
-        "chart": _chart(rows, question, locale_of(visit.request)) if question else Markup(""),
+        "chart": _chart(visit, rows, question) if question else Markup(""),
     }
 
 
@@ -323,8 +324,9 @@ def _heading(name: str, question: UsageQuestion | None) -> str:
     return next((str(each["name"]) for each in fields if each["code"] == code), name)
 
 
-def _chart(rows: Sequence[Mapping[str, Any]], question: UsageQuestion, locale: Locale) -> Markup:
+def _chart(visit: Visit, rows: Sequence[Mapping[str, Any]], question: UsageQuestion) -> Markup:
     """Bars by time, stacked by group; without groups in time, a bar for each group."""
+    locale, zone = locale_of(visit.request), ZoneInfo(visit.session.zone)
     if question.field is None or not rows:
         return Markup("")
     value = next(name for name in reversed(list(rows[0])) if name.endswith(f".{question.function}"))
@@ -339,14 +341,15 @@ def _chart(rows: Sequence[Mapping[str, Any]], question: UsageQuestion, locale: L
         labels = [_label(row, names) for row in bars]
         return bar_chart(title, labels, {"": [row[value] for row in bars]}, locale, unit)
     names.remove(at)
-    times = _every_time({str(row[at]) for row in rows}, question.by)
+    times = _every_time({str(row[at]) for row in rows}, question.by, zone)
     place = {text: number for number, text in enumerate(times)}
     series: dict[str, list[Decimal | None]] = {}
     for row in rows:
         series.setdefault(_label(row, names), [None] * len(times))[place[str(row[at])]] = row[value]
     pattern = _LABELS.get(question.by, "d MMM")
     shown = [
-        format_datetime(datetime.fromisoformat(each), pattern, locale=locale) for each in times
+        format_datetime(datetime.fromisoformat(each), pattern, tzinfo=zone, locale=locale)
+        for each in times
     ]
     return bar_chart(title, shown, _largest(series, question.function), locale, unit)
 
@@ -355,13 +358,16 @@ def _label(row: Mapping[str, Any], names: Iterable[str]) -> str:
     return " · ".join("none" if row[name] is None else str(row[name]) for name in names)
 
 
-def _every_time(found: set[str], by: str) -> list[str]:
+def _every_time(found: set[str], by: str, zone: ZoneInfo) -> list[str]:
     """The beginnings of all units of time between the first and the last one."""
     step = _STEPS.get(by)
-    first, last = (datetime.fromisoformat(each(found)) for each in (min, max))
+    # Hours pass evenly in UTC, days and weeks by the clocks of the zone.
+    clock: tzinfo = UTC if by == "HOUR" else zone
+    first, last = (datetime.fromisoformat(each(found)).astimezone(clock) for each in (min, max))
     if step is None or (last - first) / step > _BARS_MAX:
         return sorted(found)
-    return [format_instant(first + step * number) for number in range((last - first) // step + 1)]
+    count = (last - first) // step + 1
+    return [format_instant((first + step * number).astimezone(UTC)) for number in range(count)]
 
 
 def _largest(

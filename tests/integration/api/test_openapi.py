@@ -55,7 +55,7 @@ ACCEPTED = {
     r"^(Create|Update)Schedule takes.(sourceType|operationalDataTypes)": "both kinds in one schema",
     r"^(Post|Put)Destination takes.destinationType": "both kinds in one schema, told apart by it",
     r"^(ExportDestination|DataExportConfiguration)\w+/\S+ is extra$": "both kinds in one schema",
-    r"^DataExplorerGroup\.": "all kinds in one schema",
+    r"^DataExplorerGroup\.": "all kinds in one schema; units of a time zone",
     # Limits that the contract leaves out, so that nothing grows without bound.
     r" max(Length|Items|Properties): None -> ": "an upper limit",
     r" minLength: None -> 1$": "empty would say no more than absent",

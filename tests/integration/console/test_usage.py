@@ -3,6 +3,7 @@
 import re
 from decimal import Decimal
 from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ from meterlake.pipeline.usage.aggregate import aggregate
 from tests.console_world import CONSOLE, a_console
 from tests.people import allow
 
+BERLIN = ZoneInfo("Europe/Berlin")
 USAGE = f"{CONSOLE}/usage"
 SEPTEMBER = f"{USAGE}?meter=egress&field=gb&from=2026-09-01&to=2026-09-30"
 
@@ -174,9 +176,15 @@ def test_text_of_the_address_is_only_text(ada):
 
 
 def test_days_without_measurements_have_their_place_in_a_chart():
-    found = _every_time({"2026-09-01T00:00:00Z", "2026-09-04T00:00:00Z"}, "DAY")
+    found = _every_time({"2026-10-23T22:00:00Z", "2026-10-25T23:00:00Z"}, "DAY", BERLIN)
 
-    assert found == [f"2026-09-0{day}T00:00:00Z" for day in (1, 2, 3, 4)]
+    assert found == ["2026-10-23T22:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"]
+
+
+def test_hours_pass_evenly_when_clocks_go_back():
+    found = _every_time({"2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z"}, "HOUR", BERLIN)
+
+    assert found == [f"2026-10-25T0{hour}:00:00Z" for hour in range(3)]
 
 
 def test_many_groups_are_the_largest_and_the_others_where_values_add_up():

@@ -1,8 +1,10 @@
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from meterlake.model.configuration.queries import TimePeriod, relative_period
+from meterlake.model.values.period import Period
 
 WEDNESDAY = "2024-06-12T10:20:30.000007Z"
 
@@ -56,3 +58,20 @@ def test_a_relative_time_is_utc_wherever_one_asks(time_period):
 
     assert relative_period(time_period, there) == relative_period(time_period, now)
     assert relative_period(time_period, now).end <= now
+
+
+@pytest.mark.parametrize(
+    ("time_period", "start", "end"),
+    [
+        ("PREVIOUS_MONTH", "2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z"),
+        ("MONTH_TO_DATE", "2026-10-31T23:00:00Z", "2026-11-15T09:30:00Z"),
+        ("LAST_30_DAYS", "2026-10-15T22:00:00Z", "2026-11-14T23:00:00Z"),
+        ("LAST_12_HOURS", "2026-11-14T21:00:00Z", "2026-11-15T09:00:00Z"),
+    ],
+)
+def test_a_relative_time_counts_by_the_clocks_of_a_zone(time_period, start, end):
+    now = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
+    found = relative_period(TimePeriod(time_period), now, ZoneInfo("Europe/Berlin"))
+
+    assert found == Period(datetime.fromisoformat(start), datetime.fromisoformat(end))
+    assert found.start.tzinfo is UTC

@@ -1,6 +1,6 @@
 """Questions about usage: what of which meters, folded and grouped how; saved under a name."""
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from typing import Annotated, Final, Protocol, Self
 
@@ -92,12 +92,16 @@ class DataExplorerAggregation(Value):
 
 
 class DataExplorerGroup(Value):
-    """One thing to group by: accounts, a field (`meterId`, `fieldCode`), or time (`frequency`)."""
+    """One thing to group by: accounts, a field (`meterId`, `fieldCode`), or time (`frequency`).
+
+    Units of time are those of UTC, or of the clocks of `timezone`.
+    """
 
     group_type: DataExplorerGroupType
     meter_id: Id | None = None
     field_code: Label | None = None
     frequency: DataExplorerUsageDataFrequency | None = None
+    timezone: Label | None = None
 
 
 MeterIds = Annotated[tuple[Id, ...], Field(max_length=1000)]
@@ -200,8 +204,8 @@ _PREVIOUS: Final = {
 }
 
 
-def relative_period(time_period: TimePeriod, now: datetime) -> Period:
-    """The time that a relative one means at a moment, in UTC.
+def relative_period(time_period: TimePeriod, now: datetime, zone: tzinfo = UTC) -> Period:
+    """The time that a relative one means at a moment, by the clocks of a zone.
 
     `…_TO_DATE` and TODAY end now, LAST_12_HOURS at the beginning of the hour, the others at the
     midnight before now or earlier; weeks begin on Monday, LAST_YEAR is 365 days.
@@ -212,19 +216,22 @@ def relative_period(time_period: TimePeriod, now: datetime) -> Period:
     Args:
         time_period: What is asked for.
         now: An aware instant.
+        zone: Whose midnights count.
     """
-    now = now.astimezone(UTC)
-    hour = now.replace(minute=0, second=0, microsecond=0)
-    midnight = datetime.combine(now.date(), time(), UTC)
+    now = now.astimezone(zone)
+    hour = now.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
+    midnight = datetime.combine(now.date(), time(), zone)
     if time_period is TimePeriod.LAST_12_HOURS:
         return Period(hour - _LAST_HOURS, hour)
     if time_period in _LAST_DAYS:
-        return Period(midnight - timedelta(days=_LAST_DAYS[time_period]), midnight)
-    if time_period in _TO_DATE:
-        return Period(_begin(midnight, _TO_DATE[time_period]), now)
-    unit = _PREVIOUS[time_period]
-    end = _begin(midnight, unit)
-    return Period(_begin(end - timedelta(days=1), unit), end)
+        start, end = midnight - timedelta(days=_LAST_DAYS[time_period]), midnight
+    elif time_period in _TO_DATE:
+        start, end = _begin(midnight, _TO_DATE[time_period]), now
+    else:
+        unit = _PREVIOUS[time_period]
+        end = _begin(midnight, unit)
+        start = _begin(end - timedelta(days=1), unit)
+    return Period(start.astimezone(UTC), end.astimezone(UTC))
 
 
 def _begin(midnight: datetime, unit: DataExplorerUsageDataFrequency | None) -> datetime:

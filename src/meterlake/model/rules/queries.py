@@ -21,7 +21,7 @@ from meterlake.model.measurements.measurement import Category
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import wire_text
 from meterlake.model.values.entity import Configuration
-from meterlake.model.values.period import Period
+from meterlake.model.values.period import Period, zone
 
 _DIMENSION: Final = DataExplorerFieldType.DIMENSION
 _MEASURE: Final = DataExplorerFieldType.MEASURE
@@ -115,6 +115,12 @@ def _check_selection(selection: Selection, configuration: Configuration, locatio
 def _check_group(group: DataExplorerGroup, configuration: Configuration, location: str) -> None:
     if group.group_type is DataExplorerGroupType.TIME and group.frequency is None:
         raise Required(f"{location}.frequency")
+    if group.timezone is not None:
+        try:
+            zone(group.timezone)
+        except Invalid:
+            rule = "it must be a tz database name or an offset such as UTC+1:00"
+            raise Invalid(f"{location}.timezone", group.timezone, rule) from None
     if group.group_type is not DataExplorerGroupType.DIMENSION:
         return
     if group.meter_id is None or group.field_code is None:

@@ -34,6 +34,18 @@ def local_time(instant: str, timezone: tzinfo) -> str:
     return f"({instant} + to_seconds({int(offset.total_seconds())}))"
 
 
+def naive_utc(local: str, timezone: tzinfo) -> str:
+    """The instant in naive UTC, of an SQL expression for the time on the clocks of a zone.
+
+    >>> naive_utc("day", ZoneInfo("Europe/Berlin"))
+    "timezone('UTC', timezone('Europe/Berlin', day))"
+    """
+    if isinstance(timezone, ZoneInfo):
+        return f"timezone('UTC', timezone({quote(timezone.key)}, {local}))"
+    offset = timezone.utcoffset(None) or timedelta()
+    return f"({local} - to_seconds({int(offset.total_seconds())}))"
+
+
 def any_large(columns: Sequence[str]) -> str:
     """An aggregate in SQL: whether a value is so large that plain sums may be wrong.
 

@@ -1,6 +1,7 @@
 """From the wire's words about usage to questions to the lake, one for each meter."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC
 from typing import Final
 
 from meterlake.model.catalog.catalog import DataField, DerivedField, Meter, Reduce
@@ -15,6 +16,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.measurements.measurement import NUMBER_TYPE, TEXT_TYPE, Field
 from meterlake.model.rules.references import existing
 from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import zone
 from meterlake.stages.usage.aggregate import REDUCERS
 from meterlake.stages.usage.explore import (
     BY_ACCOUNT,
@@ -124,7 +126,9 @@ def _groups(
                 yield BY_ACCOUNT
             case DataExplorerGroupType.TIME:
                 assert each.frequency is not None
-                yield by_time(Unit(each.frequency.value))
+                yield by_time(
+                    Unit(each.frequency.value), zone(each.timezone) if each.timezone else UTC
+                )
             case _:
                 if each.meter_id == meter_id:
                     yield by_field(fields[str(each.field_code)])

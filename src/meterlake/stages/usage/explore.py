@@ -6,14 +6,14 @@ parameter. An answer's order never depends on how the lake's files lie or on thr
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from meterlake.model.bills.bill import Query
 from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.values.period import Period, naive
-from meterlake.model.values.sql import any_large, identifier
+from meterlake.model.values.sql import any_large, identifier, local_time, naive_utc
 
 
 class Reducing(Protocol):
@@ -37,7 +37,7 @@ class StoredField(NamedTuple):
 
 
 class Unit(StrEnum):
-    """Calendar units of UTC; a week begins on Monday."""
+    """Calendar units; a week begins on Monday."""
 
     HOUR = "HOUR"
     DAY = "DAY"
@@ -59,10 +59,16 @@ ACCOUNT_ID: Final = "accountId"
 BY_ACCOUNT: Final = Group(ACCOUNT_ID, "m.account_id")
 
 
-def by_time(unit: Unit) -> Group:
-    """Groups of one calendar unit; the answer has the instant at which each begins."""
+def by_time(unit: Unit, timezone: tzinfo = UTC) -> Group:
+    """Groups of one calendar unit of a zone; the answer has the instant at which each begins.
+
+    The hour that clocks repeat in autumn is two groups.
+    """
     word = unit.value.lower()
-    return Group(word, f"date_trunc('{word}', m.ts)", newest_first=True)
+    begin = f"date_trunc('{word}', m.ts)"
+    if str(timezone) != "UTC" and unit is not Unit.HOUR:
+        begin = naive_utc(f"date_trunc('{word}', {local_time('m.ts', timezone)})", timezone)
+    return Group(word, begin, newest_first=True)
 
 
 def by_field(field: StoredField) -> Group:

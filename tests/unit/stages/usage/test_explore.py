@@ -1,9 +1,12 @@
 """The SQL of questions: what people chose stands in it quoted, or not at all."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meterlake.model.measurements.measurement import FIXED_COLUMNS
 from meterlake.model.values.period import Period
@@ -106,3 +109,26 @@ def test_the_boundary_leaves_what_is_wanted(connection):
         connection.execute(*boundary(question(), PRESENT, ExplorerScope(PERIOD, 51))).fetchall()
         == []
     )
+
+
+@given(
+    at=st.datetimes(datetime(1980, 1, 1), datetime(2037, 12, 31)),
+    zone=st.sampled_from(["Europe/Berlin", "America/New_York", "Asia/Kathmandu", "UTC"]),
+    unit=st.sampled_from([Unit.DAY, Unit.WEEK, Unit.MONTH, Unit.QUARTER, Unit.YEAR]),
+)
+def test_a_unit_begins_at_midnight_by_the_clocks_of_its_zone(at, zone, unit):
+    clock = ZoneInfo(zone)
+    begin = by_time(unit, clock).sql.replace("m.ts", "?::TIMESTAMP")
+    with duckdb.connect() as connection:
+        [(found,)] = connection.execute(f"SELECT {begin}", [at]).fetchall()
+
+    local = at.replace(tzinfo=UTC).astimezone(clock).date()
+    first = {
+        Unit.DAY: local,
+        Unit.WEEK: local - timedelta(days=local.weekday()),
+        Unit.MONTH: local.replace(day=1),
+        Unit.QUARTER: local.replace(month=local.month - (local.month - 1) % 3, day=1),
+        Unit.YEAR: local.replace(month=1, day=1),
+    }[unit]
+    there = found.replace(tzinfo=UTC).astimezone(clock)
+    assert (there.date(), there.time()) == (first, time())
