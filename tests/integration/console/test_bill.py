@@ -18,6 +18,7 @@ from tests.deliveries import add_runs, content_for, new_webhook
 from tests.homes import configure
 from tests.people import allow
 
+AUGUST = {"first": "2026-08-14", "last": "2026-08-14"}
 ATTACK = '"><script>alert(1)</script>'
 
 
@@ -141,6 +142,49 @@ def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
     assert total(finance) == before
 
 
+def test_a_credit_above_the_bill_is_asked_for_once_more(finance):
+    path = open_bill(finance, "acme", "2026-08")
+    before = total(finance)
+    finance.go(f"{path}/memos/credit/new")
+    finance.send(memo_fields(finance, **AUGUST, amount="1e3"))
+    assert "amount must be a number such as 12.50" in finance.text
+    finance.go(f"{path}/memos/credit/new")
+    finance.send(memo_fields(finance, **AUGUST, amount="1000"))
+    assert "more than the whole bill" in finance.text
+    assert total_of(finance, path) == before
+    finance.go(f"{path}/memos/credit/new")
+    finance.send(memo_fields(finance, **AUGUST, amount="1000", above="yes"))
+    assert total(finance) == before - 1000
+    finance.go(link(finance, "Change or take away"))
+    # A credit is not about itself.
+    assert "Outage on 14 September (" not in finance.text
+    finance.press("delete")
+
+
+def total_of(browser, path):
+    """What the bill of a page comes to."""
+    browser.go(path)
+    return total(browser)
+
+
+def test_a_locked_bill_leads_to_the_credit_form_of_the_next_one(tmp_path):
+    with a_console(tmp_path) as found:
+        bill(found.home.organization, Month.parse("2026-08"))
+        found.join("finance@example.com", allow())
+        finance = found.browser("finance@example.com")
+        september = open_bill(finance, "bolt")
+        before = total(finance)
+        finance.go(link(finance, "Bill before"))
+        finance.press("approve")
+        finance.press("lock")
+        finance.press("lock")
+        finance.go(link(finance, "Credit it on the next bill"))
+        assert "It is about the bill of Aug 1, 2026 to Aug 31, 2026" in finance.text
+        finance.send(memo_fields(finance, **AUGUST, above="yes"))
+        assert finance.path == september
+        assert total(finance) == before - Decimal("2.50")
+
+
 def test_what_the_api_refuses_of_a_debit_comes_back_filled_in(finance):
     path = open_bill(finance, "bolt")
     before = total(finance)
@@ -244,6 +288,7 @@ def test_a_line_or_a_memo_that_is_not_there_is_no_page(finance):
 def test_without_a_mail_server_the_page_says_so_and_offers_nothing(finance):
     open_bill(finance, "bolt")
     assert "Nobody has set a mail server" in finance.text
+    assert "METERLAKE_" not in finance.text
     assert not finance.offers("send")
 
 

@@ -58,12 +58,18 @@ def test_the_list_is_sorted_narrowed_added_up_and_downloaded(finance):
 def test_all_bills_of_a_list_are_approved_and_taken_back(finance):
     finance.go(f"{SELECTION}?month={MONTH}&status=PENDING")
     assert "Approve 2" in finance.text
+    assert "Nobody has set a mail server" not in finance.text
     assert not finance.offers("lock")
+    assert "No invoice number: a bill gets one when it is made" in finance.text
     ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:2]
+    finance.send({"action": "look", "bill": ids[:1]})
+    assert "Approve 1" in finance.text
+    finance.go(f"{SELECTION}?month={MONTH}&status=PENDING")
     assert "2 bills were approved" in finance.send({"action": "approve", "bill": ids})
 
     finance.go(f"{SELECTION}?month={MONTH}")
     assert finance.offers("lock")
+    assert "Nobody has set a mail server" in finance.text
     assert not finance.offers("approve")
     assert "You took back 2 approvals" in finance.send({"action": "unapprove", "bill": ids})
 

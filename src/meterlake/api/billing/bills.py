@@ -34,7 +34,7 @@ from meterlake.pipeline.billing.differences.compared_contents import NOW, DiffCh
 from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
 from meterlake.pipeline.billing.jobs import jobs
-from meterlake.pipeline.billing.open_points import describe_open_points
+from meterlake.pipeline.billing.open_points import count_open_points, describe_open_points
 from meterlake.pipeline.billing.two_persons import check_approval
 from meterlake.pipeline.billing.verification.verify import verify_bill
 from meterlake.pipeline.documents.bundle import bills_of_documents, check_count, make_bundle
@@ -218,8 +218,12 @@ async def _check_approval(call: Call) -> Any:
     ids = read(ApproveBillsRequest, await call.document()).bill_ids
     await permit_each(call, RESOURCE, ids, _UPDATE)
     refused = await call.run(check_approval, call.organization, call.author, ids)
-    told = await _open_points(call, BillFilters(ids=tuple(ids)))
-    return {"refused": refused, **({"open": told} if told else {})}
+    if not call.permissions.unrestricted(RETRIEVE, RESOURCE):
+        return {"refused": refused}
+    filters = BillFilters(ids=tuple(ids))
+    points = await call.run(count_open_points, call.organization, filters)
+    told = {"open": points.describe(), "points": points.to_wire()} if points.counts else {}
+    return {"refused": refused, **told}
 
 
 async def _open_points(call: Call, filters: BillFilters) -> str:

@@ -42,11 +42,20 @@ class RefusedApprovalResponse(Value):
     reason: Text
 
 
+class OpenPointResponse(Value):
+    """How often something of a kind is open about bills, and in which month."""
+
+    kind: Text
+    count: Integer
+    month: Text
+
+
 class ApprovalCheckResponse(Value):
-    """What an approval would be refused for, and what is open about the bills, in words."""
+    """What an approval would be refused for, and what is open: in words, and by kind."""
 
     refused: tuple[RefusedApprovalResponse, ...]
     open: Text | None = None
+    points: tuple[OpenPointResponse, ...] | None = None
 
 
 class ObjectUrlResponse(Value):

@@ -57,7 +57,7 @@ async def show_bill(visit: Visit) -> Response:
         runs=runs,
         letters=letters,
         own=check.own.get(id_),
-        open=check.open,
+        check=check,
         before=around[0],
         after=around[1],
     )

@@ -1,8 +1,9 @@
 """Pages of the lines of a bill: where one comes from, and those that people put on the bill."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -14,7 +15,7 @@ from starlette.routing import Route
 from meterlake.console.bills.bills import BILLS
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.charts import bar_chart
-from meterlake.console.shell.page import Visit, locale_of, page
+from meterlake.console.shell.page import Visit, locale_of, page, words
 from meterlake.model.values.period import format_instant
 
 _LINES: Final = f"{BILLS}/{{id}}/lines"
@@ -89,13 +90,20 @@ async def show_memo_form(visit: Visit) -> Response:
     else:
         visit.require(f"Post{_KINDS[kind]}LineItem")
     reasons = await visit.api.every(f"/picklists/{kind}reasons")
-    lines = [each for each in bill["lineItems"] if each.get("productId")]
+    about = await _bill_referred_to(visit, bill, memo)
+    # A credit is about what was charged, not about another credit.
+    lines = [
+        each
+        for each in about["lineItems"]
+        if each.get("productId") and not each.get("referencedLineItemId")
+    ]
     zone = ZoneInfo(bill["timezone"])
-    start = memo.get("servicePeriodStartDate") or bill["startDate"]
-    end = memo.get("servicePeriodEndDate") or bill["endDate"]
+    start = memo.get("servicePeriodStartDate") or about["startDate"]
+    end = memo.get("servicePeriodEndDate") or about["endDate"]
     return visit.page(
         "bills/memo.html",
         bill=bill,
+        about=about,
         kind=kind,
         memo=memo,
         reasons=[
@@ -112,8 +120,17 @@ async def show_memo_form(visit: Visit) -> Response:
 
 
 def _line_name(line: Mapping[str, Any]) -> str:
-    name = line.get("description") or line["lineItemType"]
-    return f"{line.get('sequenceNumber', '')}. {name} ({line['convertedSubtotal']})"
+    name = line.get("description") or words(line["lineItemType"])
+    whole, _, places = f"{Decimal(line['convertedSubtotal']):f}".partition(".")
+    return f"{line.get('sequenceNumber', '')}. {name} ({whole}.{places.ljust(2, '0')})"
+
+
+async def _bill_referred_to(
+    visit: Visit, bill: Mapping[str, Any], memo: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The bill that a credit or debit is about: the one that it stands on, or an earlier one."""
+    id_ = memo.get("referencedBillId") or visit.query("about") or bill["id"]
+    return bill if id_ == bill["id"] else await visit.api.get(f"/bills/{id_}")
 
 
 def _day_of(text: str, zone: ZoneInfo) -> date:
@@ -134,9 +151,12 @@ async def save_memo(visit: Visit) -> Response:
             return visit.go(target, f"You took the {kind} from the bill, which is pending again.")
         case "save":
             bill = await visit.api.get(f"/bills/{id_}")
-            body = _memo_of(visit, bill)
+            former = await visit.api.get(_memo_path(visit)) if has_memo else {}
+            about = await _bill_referred_to(visit, bill, former)
+            body = _memo_of(visit, about)
+            if kind == "credit" and visit.field("above") != "yes":
+                _refuse_above(body["amount"], about)
             if has_memo:
-                former = await visit.api.get(_memo_path(visit))
                 body = {**_kept(former), **body, "version": int(former["version"])}
                 await visit.api.send("PUT", _memo_path(visit), body)
                 return visit.go(target, f"You changed the {kind}. The bill is pending again.")
@@ -182,13 +202,20 @@ def _memo_of(visit: Visit, bill: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _amount(text: str) -> Decimal:
-    try:
-        found = Decimal(text)
-    except InvalidOperation:
-        found = Decimal("NaN")
-    if not found.is_finite():
+    if not re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?", text, re.ASCII):
         raise ApiRefusalError(400, f"amount must be a number such as 12.50, not {text!r}")
-    return found
+    return Decimal(text)
+
+
+def _refuse_above(amount: Decimal, bill: Mapping[str, Any]) -> None:
+    """Have a person look again at a credit that is more than the whole bill."""
+    total = Decimal(bill["billTotal"])
+    if amount > total:
+        raise ApiRefusalError(
+            400,
+            f"amount {amount:f} is more than the whole bill, which comes to {total:f}"
+            f" {bill['currency']}; tick below that you mean it",
+        )
 
 
 def _instant(text: str, bill: Mapping[str, Any], days: int) -> str:

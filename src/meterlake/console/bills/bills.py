@@ -12,7 +12,8 @@ from starlette.routing import Route
 from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.shell.api import ApiRefusalError, file_headers, rows_of
 from meterlake.console.shell.lists import PAGE, Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, page
+from meterlake.console.shell.page import Visit, page, words
+from meterlake.model.values.counted import counted
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month
 
@@ -23,6 +24,7 @@ _CHOSEN_MAX: Final = 1_000
 _PAGE_MAX: Final = 100
 # What means something in the query of a search, or ends a term of it.
 SIGNS: Final = re.compile(r"[~:<>$&|]")
+_STATUS: Final = re.compile(r"(?<=[?&])status=[A-Z]*&?")
 _STATUSES: Final = {
     "PENDING": "status:PENDING$locked:false",
     "APPROVED": "status:APPROVED$locked:false",
@@ -40,10 +42,18 @@ class BillListing(Listing):
         known = {each.sort for each in self.columns if each.sort}
         return {
             "searchQuery": search_of(visit),
-            "sortBy": sort if sort in known else "billDate",
-            "sortOrder": (visit.query("order") or "ASC") if sort in known else "DESC",
+            **_order(sort if sort in known else None, visit),
             "excludeLineItems": True,
         }
+
+
+def _order(sort: str | None, visit: Visit) -> dict[str, str]:
+    """As one chose; else the bills of a month by customer, and of all months the newest first."""
+    if sort is not None:
+        return {"sortBy": sort, "sortOrder": visit.query("order") or "ASC"}
+    if visit.query("month") is not None:
+        return {"sortBy": "accountCode", "sortOrder": "ASC"}
+    return {"sortBy": "billDate", "sortOrder": "DESC"}
 
 
 def search_of(visit: Visit) -> str:
@@ -148,21 +158,37 @@ class ApprovalCheck(NamedTuple):
 
     Attributes:
         own: Why the person may not approve some of them, by their ids: another person is to do it.
-        open: What is open about them, in words.
+        points: What is open about them: how much, in words, and the month whose page shows more.
+        lacks_number: Whether some of them have no invoice number, and never get one.
     """
 
     own: dict[str, str]
-    open: str
+    points: list[tuple[str, str]]
+    lacks_number: bool
 
 
 async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> ApprovalCheck:
     """Ask what the person should know before pending bills are approved."""
     ids = [each["id"] for each in rows if each["status"] == "PENDING" and not each.get("locked")]
     if not ids or not visit.may("CheckBillApproval"):
-        return ApprovalCheck({}, "")
+        return ApprovalCheck({}, [], False)
     found = await visit.api.send("POST", "/bills/approve/check", {"billIds": ids})
     own = {each["billId"]: each["reason"] for each in found["refused"]}
-    return ApprovalCheck(own, found.get("open") or "")
+    points = [(_point_in_words(each), each["month"]) for each in found.get("points", ())]
+    lacks_number = any(not each.get("sequentialInvoiceNumber") for each in rows)
+    return ApprovalCheck(own, points, lacks_number)
+
+
+_POINTS: Final = {
+    "LateUsage": ("bill with usage that came late", "bills with usage that came late"),
+    "TotalJumped": ("bill far from what is usual", "bills far from what is usual"),
+    "UnpricedUsage": ("bill with usage that has no price", "bills with usage that has no price"),
+}
+
+
+def _point_in_words(point: Mapping[str, Any]) -> str:
+    one, several = _POINTS.get(point["kind"], (words(point["kind"]), words(point["kind"])))
+    return counted(int(point["count"]), one, several)
 
 
 async def _every(visit: Visit, search: str) -> list[dict[str, Any]]:
@@ -190,7 +216,7 @@ async def change_selection(visit: Visit) -> Response:
     """Carry out what was asked of the bills that were chosen."""
     ids = visit.form.get("bill", [])
     if not ids:
-        raise ApiRefusalError(400, "No bill was ticked. Tick those that you mean.")
+        return visit.go(_back(visit), "No bill was ticked. Tick those that you mean.")
     action = visit.field("action")
     if action == "look":
         return await show_selection(visit)
@@ -199,7 +225,9 @@ async def change_selection(visit: Visit) -> Response:
     if action in {"pdf", "zip"}:
         body = {"billIds": ids, "format": action}
         return file_of(await visit.api.fetch_made("/bills/download/documents", body))
-    return visit.go(_back(visit), await _change(visit, action, ids))
+    said = await _change(visit, action, ids)
+    # What was done has another status now: the list shows it, too.
+    return visit.go(_STATUS.sub("", _back(visit)), said)
 
 
 async def _change(visit: Visit, action: str, ids: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unbilled import ReviewKind
@@ -22,8 +22,38 @@ _ONE_DAY: Final = timedelta(days=1)
 _BILLS_MAX: Final = 10_000
 
 
+class OpenPoints(NamedTuple):
+    """How much is open about bills, by its kind, and the latest of their months."""
+
+    counts: dict[str, int]
+    month: str
+
+    def describe(self) -> str:
+        """It in words, with the command that shows more; empty if nothing is open."""
+        if not self.counts:
+            return ""
+        told = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
+        return f"open: {told} (meterlake bill review --month {self.month})"
+
+    def to_wire(self) -> list[dict[str, Any]]:
+        """The points as the API shows them."""
+        return [
+            {"kind": kind, "count": count, "month": self.month}
+            for kind, count in self.counts.items()
+        ]
+
+
 def describe_open_points(organization: Organization, filters: BillFilters) -> str:
-    """What is open about the bills that filters mean and that wait for approval; empty if nothing.
+    """What `count_open_points` finds, in words; empty if nothing is open.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    return count_open_points(organization, filters).describe()
+
+
+def count_open_points(organization: Organization, filters: BillFilters) -> OpenPoints:
+    """What is open about the bills that filters mean and that wait for approval.
 
     It bills nothing again: usage without a price and accounts that failed are those of the job that
     billed them last. `meterlake bill review` looks closer.
@@ -48,11 +78,9 @@ def describe_open_points(organization: Organization, filters: BillFilters) -> st
     if record.entity.review_unpriced_usage:
         held = HeldAccounts(organization)
         counts[ReviewKind.UNPRICED_USAGE] = sum(map(held.is_held, found))
-    told = [f"{count} {kind.value}" for kind, count in sorted(counts.items()) if count]
+    told = {kind.value: count for kind, count in sorted(counts.items()) if count}
     months = sorted({f"{each.bill_date - _ONE_DAY:%Y-%m}" for each in found})
-    if not told:
-        return ""
-    return f"open: {', '.join(told)} (meterlake bill review --month {months[-1]})"
+    return OpenPoints(told, months[-1] if months else "")
 
 
 def has_jumped(bill: BillTotals, percent: Decimal) -> bool:
