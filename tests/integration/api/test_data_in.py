@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.model.errors import Invalid
 from meterlake.pipeline.ingest.drop_folder import drop_folder
-from meterlake.pipeline.ingest.inbox import add_inbox, poll_inboxes
+from meterlake.pipeline.ingest.inbox import add_inbox, poll_inboxes, remove_inbox
 from meterlake.pipeline.ingest.named_inboxes import permitted_place
 from meterlake.stores import Organization
 from meterlake.stores.state.ingest.inboxes import Afterwards
@@ -189,13 +189,22 @@ def test_an_inbox_lies_only_where_the_server_allows_it(shared, tmp_path):
                 answer = http.post(f"/measurements/{path}", json={"url": url})
                 assert answer.status_code == 400, url
                 assert "secret" not in answer.text
+        (tmp_path / "outside").mkdir(exist_ok=True)
+        # What a command has added is checked and changed, too.
+        add_inbox(server.organization, str(tmp_path / "outside"), Afterwards.LEAVE)
+        place = {"url": str(tmp_path / "outside")}
+        assert http.post("/measurements/inboxes/check", json=place).json()["answers"]
+        remove_inbox(server.organization, place["url"])
         allowed = http.post("/measurements/inboxes", json={"url": str(own.root / "sftp")})
         assert (allowed.status_code, len(answer_of(http, "inboxes")["data"])) == (200, 1)
 
 
-def test_an_inbox_is_no_place_of_the_home_itself(tmp_path):
-    settings = home_settings(tmp_path, objects="s3://ours/home/objects", lake="s3://ours/lakes")
-    organization = Organization(SimpleNamespace(settings=settings), "acme")
+def test_an_inbox_is_no_place_of_the_home_itself(server):
+    settings = home_settings(
+        server.stores.home, objects="s3://ours/home/objects", lake="s3://ours/lakes"
+    )
+    stores = SimpleNamespace(settings=settings, state=server.stores.state)
+    organization = Organization(stores, server.org_id)
 
     for url in ("s3://ours", "s3://ours/home/objects/x", "s3://ours/home", "s3://ours/lakes"):
         with pytest.raises(Invalid, match="no place of the home's own"):
