@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from argon2 import PasswordHasher
 
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.pricing import Plan, Pricing
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
@@ -174,3 +174,61 @@ def test_what_is_wrong_comes_back_filled_in_and_makes_no_usage(world, fields, sa
     assert "The first rows of 3" in ada.text
     with world.home.organization.reading() as reader:
         assert not any(reader.all(Account))
+
+
+def test_a_second_file_has_a_price_of_its_own(world):
+    ada, organization = world.browser("ada@example.com"), world.home.organization
+    choose(ada, FILE)
+    make(ada)
+    choose(ada, FILE)
+    make(ada, what="Storage", unit="GB", price="3")
+    assert ada.path == f"{CONSOLE}/months/2026-10"
+    arrive(organization)
+
+    with organization.reading() as reader:
+        assert {each.entity.code for each in reader.all(Plan)} == {"api-requests", "storage"}
+        prices = {each.entity.pricing_bands[0].unit_price for each in reader.all(Pricing)}
+        assert prices == {Decimal("0.02"), Decimal(3)}
+        assert len(list(reader.all(Account))) == 2
+        assert len(list(reader.all(AccountPlan))) == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"price": "0.03"}, "price: 0.03 is not allowed: it must be 0.02"),
+        ({"unit": "GB"}, "unit: 'GB' is not allowed: it must be request"),
+        ({"currency": "EUR"}, "currency: 'EUR' is not allowed: it must be USD"),
+    ],
+)
+def test_a_price_that_would_not_count_is_refused(world, fields, said):
+    ada = world.browser("ada@example.com")
+    choose(ada, FILE)
+    make(ada)
+    choose(ada, FILE + "Cato;2026-10-01;1\n")
+    make(ada, **fields)
+
+    assert ada.page.status_code == 400
+    assert said in ada.text
+    with world.home.organization.reading() as reader:
+        assert "cato" not in {each.entity.code for each in reader.all(Account)}
+
+
+def test_two_customers_never_become_one(world):
+    ada = world.browser("ada@example.com")
+    choose(ada, FILE + "\u00c4;2026-10-01;1\nA;2026-10-01;2\n")
+    make(ada)
+    assert ada.page.status_code == 400
+    assert "line 6: 'A'" in ada.text
+    assert "from '\u00c4'" in ada.text
+
+    choose(ada, FILE + "\u00c4;2026-10-01;1\n")
+    make(ada)
+    choose(ada, FILE + "A;2026-10-01;1\n")
+    make(ada)
+    assert ada.page.status_code == 400
+    assert "customer: 'A'" in ada.text
+    assert "the code a, which '\u00c4' has" in ada.text
+    choose(ada, FILE + "a;2026-10-01;1\n")
+    make(ada)
+    assert ada.path == f"{CONSOLE}/months/2026-10"

@@ -132,6 +132,8 @@ async def read_file(visit: Visit) -> Response:
         visit.form["text"] = [text]
         return await ask_file(visit)
     usage = _read_usage(visit)
+    await _refuse_other_customers(visit, usage)
+    await _refuse_other_price(visit, usage)
     plan_id = await _make_price(visit, usage)
     await _make_customers(visit, usage, plan_id)
     for first in range(0, len(usage.measurements), _BATCH):
@@ -216,7 +218,10 @@ def _read_usage(visit: Visit) -> _Usage:
     for line, name in enumerate(names, 2):
         if not name:
             raise Invalid(f"line {line}", name, "it must name a customer")
-        customers.setdefault(slug(name) or name, name)
+        other = customers.setdefault(slug(name) or name, name)
+        if other != name:
+            rule = f"it must differ by more than accents, case and marks from {other!r}"
+            raise Invalid(f"line {line}", name, rule)
     if len(customers) > _CUSTOMERS_MAX:
         raise Invalid("customers", len(customers), f"there must be {_CUSTOMERS_MAX} or less here")
     months = sorted(
@@ -261,6 +266,48 @@ def _number(text: str, place: str) -> Decimal:
     if not _is_number(text) or Decimal(text) < 0:
         raise Invalid(place, text, "it must be a number of 0 or more, with a point: 12.5")
     return Decimal(text)
+
+
+async def _refuse_other_customers(visit: Visit, usage: _Usage) -> None:
+    """Let no usage come to a customer of another name, before anything is made.
+
+    Raises:
+        Invalid: The code that follows from a name is the code of a customer with another one.
+    """
+    codes = list(usage.customers)
+    for first in range(0, len(codes), _AT_ONCE):
+        some = ",".join(each for each in codes[first : first + _AT_ONCE] if "," not in each)
+        for known in await visit.api.every("/accounts", codes=some):
+            name = usage.customers.get(known["code"])
+            if name not in {None, known["name"], known["code"]}:
+                rule = (
+                    f"it must not come to the code {known['code']}, which {known['name']!r} has;"
+                    f" write {known['code']} in the file if you mean that customer"
+                )
+                raise Invalid("customer", name, rule)
+
+
+async def _refuse_other_price(visit: Visit, usage: _Usage) -> None:
+    """Let nobody type a price, currency or unit that would not count, before anything is made.
+
+    Raises:
+        Invalid: What is measured has another one already.
+    """
+    template, plan, aggregation = await asyncio.gather(
+        _with_code(visit, "/plantemplates", usage.code),
+        _with_code(visit, "/plans", usage.code),
+        _with_code(visit, "/aggregations", usage.code.replace("-", "_")),
+    )
+    rule = f"it must be {{}}, which {usage.what!r} has already; change that in the catalogue, or"
+    rule += " say something else for what is measured"
+    if aggregation and aggregation["unit"] != usage.unit:
+        raise Invalid("unit", usage.unit, rule.format(aggregation["unit"]))
+    if template and template["currency"] != usage.currency:
+        raise Invalid("currency", usage.currency, rule.format(template["currency"]))
+    prices = await visit.api.every("/pricings", planId=plan["id"]) if plan else []
+    known = [band["unitPrice"] for each in prices for band in each["pricingBands"]]
+    if known and set(known) != {usage.price}:
+        raise Invalid("price", usage.price, rule.format(" or ".join(f"{one:f}" for one in known)))
 
 
 async def _make_price(visit: Visit, usage: _Usage) -> str:
@@ -309,10 +356,15 @@ async def _make_customers(visit: Visit, usage: _Usage, plan_id: str) -> None:
 
 async def _ensure(visit: Visit, path: str, body: dict[str, Any]) -> str:
     """The id of what has a code, made if there is none."""
-    found = await visit.api.find(path, codes=body["code"], pageSize=1)
-    rows = found["data"] if found else []
-    made = rows[0] if rows else await visit.api.send("POST", path, body)
+    known = await _with_code(visit, path, body["code"])
+    made = known or await visit.api.send("POST", path, body)
     return str(made["id"])
+
+
+async def _with_code(visit: Visit, path: str, code: str) -> dict[str, Any] | None:
+    # Not all lists can be asked for codes: they answer with everything.
+    found = await visit.api.every(path, codes=code)
+    return next((each for each in found if each["code"] == code), None)
 
 
 ROUTES: Final = (
