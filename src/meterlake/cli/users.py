@@ -1,10 +1,13 @@
 """`meterlake users`: people who sign in to the console."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
 from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
+
+if TYPE_CHECKING:
+    from meterlake.stores import Organization
 
 _PAGE: Final = 200
 
@@ -13,6 +16,7 @@ def register(app: App) -> None:
     """Add the commands."""
     users = App(name="users", help="Users: people who sign in to the console, and what they did.")
     users.command(invite)
+    users.command(grant)
     users.command(list_users, name="list")
     users.command(sign_out)
     users.command(show_log, name="log")
@@ -42,18 +46,12 @@ def invite(
         policy: What the person may do: the name or the id of a permission policy.
         url: Where people reach the server; METERLAKE_PUBLIC_URL if that is set.
     """
-    from meterlake.model.configuration.access import Invitation, PermissionPolicy
-    from meterlake.model.errors import Invalid
+    from meterlake.model.configuration.access import Invitation
     from meterlake.pipeline.access.invitation_email import PATH
     from meterlake.pipeline.access.users import invite as invite_person
 
     with options.open() as organization:
-        with organization.reading() as reader:
-            policies = {each.entity.name: each.id for each in reader.all(PermissionPolicy)}
-        id_ = policy if policy in policies.values() else policies.get(policy)
-        if id_ is None:
-            rule = f"it must be one of the policies {', '.join(sorted(policies))}, or the id of one"
-            raise Invalid("--policy", policy, rule)
+        id_ = _policy_id(organization, "--policy", policy)
         document = {
             "email": email,
             "firstName": first_name,
@@ -73,6 +71,55 @@ def invite(
             "link": f"{base}{PATH}?token={letter.token}",
         }
     )
+
+
+def grant(
+    email: Annotated[str, Parameter(name="EMAIL", required=True)],
+    policy: Annotated[str, Parameter(name="POLICY")] = "Administrator",
+    /,
+    *,
+    restore_access: bool = False,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Give a user of the organization a policy. It counts within seconds.
+
+    It helps where nobody may do so in the console any more.
+
+    Example: `meterlake users grant ada@acme.example Administrator`
+
+    Args:
+        email: The person's e-mail address, id, or first and last name.
+        policy: What the person may do: the name or the id of a permission policy.
+        restore_access: Whether an access that has ended is given back.
+    """
+    from meterlake.model.configuration.access import PrincipalType
+    from meterlake.pipeline.access.access import grant_policy
+    from meterlake.pipeline.access.named_people import user_named
+    from meterlake.pipeline.access.users import restore_access as restore
+
+    with options.open() as organization:
+        policy_id = _policy_id(organization, "POLICY", policy)
+        id_ = user_named(organization, email)
+        author = options.permitted(organization, ("config:update", "permissionpolicy"), [policy_id])
+        if restore_access:
+            options.permitted(organization, ("config:update", "user"), [id_])
+            restore(organization.state, organization.id, author, id_)
+        principal = (PrincipalType.USER, id_)
+        grant_policy(organization.state, organization.id, author, policy_id, principal)
+    options.output.record({"email": email, "policy": policy})
+
+
+def _policy_id(organization: "Organization", option: str, policy: str) -> str:
+    from meterlake.model.configuration.access import PermissionPolicy
+    from meterlake.model.errors import Invalid
+
+    with organization.reading() as reader:
+        policies = {each.entity.name: each.id for each in reader.all(PermissionPolicy)}
+    id_ = policy if policy in policies.values() else policies.get(policy)
+    if id_ is None:
+        rule = f"it must be one of the policies {', '.join(sorted(policies))}, or the id of one"
+        raise Invalid(option, policy, rule)
+    return id_
 
 
 def list_users(*, options: Options = NO_OPTIONS) -> None:

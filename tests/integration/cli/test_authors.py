@@ -100,6 +100,7 @@ WRITING = {
     "balance top-up bolt prepaid --amount 5": "config:create on balancetransaction",
     "bill debit bolt/{month} --amount 1 --description Again": "config:create on bill",
     "users invite bo@acme.example --first-name Bo --last-name Lind": "config:create on invitation",
+    "users grant ada@example.com ReadOnly": "config:update on permissionpolicy",
     "bill delete-line bolt/{month} {line}": "config:delete on bill",
     "bill --month {month} --approve": "config:update on bill",
     "bill unapprove acme/{month}": "config:update on bill",

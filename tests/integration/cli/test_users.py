@@ -72,6 +72,23 @@ def test_who_is_a_user_is_not_invited_again(home, capsys):
     assert "is a user of the organization already" in err
 
 
+def test_who_is_a_user_is_given_a_policy_and_the_access_back(home, capsys):
+    with open_stores(settings(home)) as stores:
+        state, [organization] = stores.state, stores.state.organizations()
+        join(state, organization.id, "ada@acme.example", dtEndAccess="2026-01-01T00:00:00Z")
+    grant = ("users", "grant", "Ada Lovelace")
+    assert run([*grant, "Admin", "--home", str(home)]) == 1
+    assert "it must be one of the policies" in capsys.readouterr().err
+    assert run([*grant, "Administrator", "--restore-access", "--home", str(home)]) == 0
+    capsys.readouterr()
+
+    [ada] = lines(home, capsys, "list")
+    assert ada["policies"] == ["Administrator"]
+    assert "dtEndAccess" not in ada
+    assert run(["users", "grant", "bo@acme.example", "ReadOnly", "--home", str(home)]) == 1
+    assert "ada@acme.example" in capsys.readouterr().err
+
+
 def lines(home, capsys, *arguments):
     assert run(["users", *arguments, "--home", str(home), "--json"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

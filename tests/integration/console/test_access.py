@@ -92,6 +92,15 @@ def test_a_person_gets_a_policy_and_loses_it(ada):
     assert "The person has no policy." in ada.text
 
 
+def test_the_last_administrator_keeps_access_and_policy(ada):
+    open_bob(ada, "ada@")
+    policy = re.search(r'name="policy" value="([^"]*)"', ada.page.text)[1]
+    for action in ({"action": "end-access"}, {"action": "revoke", "policy": policy}):
+        told = ada.send(action)
+        assert ada.page.status_code == 409
+        assert "give the Administrator policy to another user first" in told
+
+
 def test_a_person_is_signed_out_and_the_access_ends(world, ada):
     state = world.home.stores.state
     secret = login.sign_in(state, "bob@example.com", "correct horse battery staple")

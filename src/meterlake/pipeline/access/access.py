@@ -4,7 +4,8 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ SECRET_BYTES: Final = 32
 # So long a process goes on by what it knew: what is revoked stops working within this time.
 FRESH_S: Final = 3.0
 _CACHED: Final = 10_000
+# So many users are read at once.
+_PEOPLE: Final = 200
 
 _REVOKED: Final = "the access token was revoked; ask for a new one"
 
@@ -402,9 +405,14 @@ def revoke_policy(
     policy_id: str,
     principal: tuple[PrincipalType, str],
 ) -> PolicyGrant:
-    """Take a policy away from a principal."""
+    """Take a policy away from a principal.
+
+    Raises:
+        NotFound: There is no such policy, or the principal does not have it.
+        Conflict: Nobody would administer the organization any more.
+    """
     type_, id_ = principal
-    with state.transaction(org_id, author) as transaction:
+    with state.transaction(org_id, author) as transaction, keeping_administrator(transaction):
         revoked = access.revoke(transaction, policy_id, id_, type_)
         if policy_id == _administration(transaction):
             _refuse_nobody(transaction, policy_id)
@@ -421,6 +429,36 @@ def _administration(reader: Reader) -> str | None:
         ),
         None,
     )
+
+
+@contextmanager
+def keeping_administrator(transaction: Transaction) -> Iterator[None]:
+    """Let no change of who may do what take away the last person who may undo it.
+
+    Raises:
+        Conflict: A person may give policies to people, and after the change nobody may.
+    """
+    had_one = _has_administrator(transaction)
+    yield
+    if had_one and not _has_administrator(transaction):
+        raise Conflict(
+            "nobody else who has access may give policies to people;"
+            " give the Administrator policy to another user first"
+        )
+
+
+def _has_administrator(transaction: Transaction) -> bool:
+    token = None
+    while True:
+        some, token = people.users(transaction, Page(_PEOPLE, token))
+        for user in some:
+            held = _permissions(transaction, user.person.id, user.statements, [user.person.id])
+            if user.has_access(transaction.now) and held.unrestricted(
+                "config:update", "permissionpolicy"
+            ):
+                return True
+        if token is None:
+            return False
 
 
 def _refuse_nobody(reader: Reader, policy_id: str) -> None:

@@ -5,6 +5,7 @@ from meterlake.model.configuration.permissions import GROUP, ITEM
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources import RESOURCES
 from meterlake.model.values.entity import Entity, Record
+from meterlake.pipeline.access.access import keeping_administrator
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state.access import access, groups, people
 from meterlake.stores.state.access.access import USER_GROUP
@@ -39,8 +40,9 @@ def take_out(
 
     Raises:
         NotFound: There is no such group, or the target is not in it.
+        Conflict: Nobody would administer the organization any more.
     """
-    with state.transaction(org_id, author) as transaction:
+    with state.transaction(org_id, author) as transaction, keeping_administrator(transaction):
         record: Record[ResourceGroup] = groups.group(transaction, *address)
         groups.remove_member(transaction, address[1], target_id)
         return record
@@ -69,8 +71,13 @@ def group_permissions(
 
 
 def delete_group(state: State, org_id: str, author: str, address: Address) -> Record[ResourceGroup]:
-    """Delete a group; what was in it stays, what it gave is gone."""
-    with state.transaction(org_id, author) as transaction:
+    """Delete a group; what was in it stays, what it gave is gone.
+
+    Raises:
+        NotFound: There is no such group.
+        Conflict: Nobody would administer the organization any more.
+    """
+    with state.transaction(org_id, author) as transaction, keeping_administrator(transaction):
         groups.group(transaction, *address)
         gone = transaction.delete(ResourceGroup, address[1])
         groups.forget(transaction, address[1])

@@ -57,6 +57,28 @@ def author_named(organization: Organization, name: str) -> str:
     return Principal(PrincipalType.USER, user.person.id, organization.id, "").author
 
 
+def user_named(organization: Organization, name: str) -> str:
+    """The id of a user, also of one whose access has ended.
+
+    Args:
+        organization: The organization.
+        name: The e-mail address, the id, or the first and the last name.
+
+    Raises:
+        NotFound: It has no such user; the message lists some.
+        Invalid: Several users have that name.
+    """
+    with organization.reading() as reader:
+        found = people.users_named(reader, name)
+        if not found:
+            listed = _list_users(reader)
+            raise NotFound("user", name, f"; name one that this organization has: {listed}")
+    if len(found) > 1:
+        given = ", ".join(each.person.email for each in found[:_LISTED_MAX])
+        raise Invalid("EMAIL", name, f"several users have this name; give one of {given}")
+    return found[0].person.id
+
+
 def permit_author(
     organization: Organization, author: str, to: tuple[str, str], ids: Iterable[str] = ()
 ) -> None:

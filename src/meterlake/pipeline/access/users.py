@@ -26,6 +26,7 @@ from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
 from meterlake.model.resources import resource_of
 from meterlake.model.values.entity import Record
 from meterlake.model.values.problems import read
+from meterlake.pipeline.access.access import keeping_administrator
 from meterlake.pipeline.access.login import hash_password
 from meterlake.stores.state import State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions
@@ -102,11 +103,26 @@ def update_user(
     Raises:
         NotFound: There is no such user.
         StaleVersion: Someone changed it since the caller read it.
+        Conflict: Nobody would administer the organization any more.
     """
     statements, end_access = change
-    with state.transaction(principal.org_id, principal.author) as transaction:
+    with (
+        state.transaction(principal.org_id, principal.author) as transaction,
+        keeping_administrator(transaction),
+    ):
         changed = people.change_user(transaction, id, version, statements, end_access)
         return user_document(changed)
+
+
+def restore_access(state: State, org_id: str, author: str, id: str) -> None:
+    """Let a user whose access has ended enter the organization again.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    with state.transaction(org_id, author) as transaction:
+        user = people.user(transaction, id)
+        people.change_user(transaction, id, user.version, user.statements, None)
 
 
 def me(state: State, principal: Principal) -> Document:
@@ -259,7 +275,7 @@ def _refuse_user(transaction: Transaction, email: str) -> None:
         org for org, _ in people.memberships(transaction.connection, person.id)
     }:
         raise Conflict(
-            f"{email} is a user of the organization already; no invitation is needed: give the user a policy instead"
+            f"{email} is a user of the organization already; no invitation is needed: give the user a policy instead, on the user's page or by `meterlake users grant`"
         )
 
 
