@@ -101,6 +101,16 @@ def test_the_last_administrator_keeps_access_and_policy(ada):
         assert "give the Administrator policy to another user first" in told
 
 
+def test_a_policy_that_somebody_has_names_them_and_has_no_button(ada):
+    open_bob(ada, "ada@")
+    policy = re.search(r'name="policy" value="([^"]*)"', ada.page.text)[1]
+    ada.go(f"{ACCESS}/policies/{policy}/delete")
+
+    assert "What stands against it" in ada.text
+    assert "Ada Lovelace" in ada.text
+    assert not re.search("<button[^>]*>Delete", ada.page.text)
+
+
 def test_a_person_is_signed_out_and_the_access_ends(world, ada):
     state = world.home.stores.state
     secret = login.sign_in(state, "bob@example.com", "correct horse battery staple")

@@ -59,6 +59,44 @@ def test_a_destination_is_made_and_checked(ada):
     assert "Write: done" in told
 
 
+def test_an_export_asks_for_names_not_ids(ada):
+    ada.go(f"{OUT}/jobs/new")
+
+    for name in ("destinationIds", "meterIds", "accountIds"):
+        assert f'<textarea name="{name}"' not in ada.page.text
+    assert ada.page.text.count('type="checkbox" name="accountIds"') > 1
+    assert "Required for usage." in ada.text
+
+
+def test_a_notification_says_that_it_never_goes_out_and_who_sends_it(world, ada):
+    ada.go(f"{OUT}/notifications/new")
+    made = {"name": "Bills", "code": "bills", "description": "Of bills"}
+    ada.send({**ada.fields(), **made, "eventName": "configuration.commitment.created"})
+    assert ada.page.status_code == 200
+    assert ada.path.startswith(f"{OUT}/notifications/")
+    assert "It never goes out" in ada.text
+    place = ada.path
+    webhook = new_webhook(world.home.organization, "http://127.0.0.1:9/", name="Of bills")
+    ada.go(f"{CONSOLE}/integrations/new?destination=WEBHOOK&entityType=Notification")
+    chosen = {"destinationId": webhook["id"], "entityId": place.rpartition("/")[2]}
+    ada.send({**ada.fields(), **chosen, "name": "Bills to chat"})
+    follow(ada, f"{CONSOLE}/integrations", "Bills to chat")
+    assert f'<a href="{place}">Bills</a>' in ada.page.text
+    ada.go(place)
+    assert "Bills to chat" in ada.text
+
+
+def test_only_what_failed_is_sent_once_more(world, ada):
+    organization = world.home.organization
+    with running_receiver() as receiver:
+        webhook = new_webhook(organization, receiver.url(), name="Complete")
+        add_runs(organization, [content_for(webhook)])
+        send_due(world.home.stores)
+        ada.go(f"{OUT}/webhooks/{webhook['id']}")
+        assert "sends 0 runs once more" in ada.press("replay", since="2020-01-01", status="FAILED")
+        assert "sends 1 run once more" in ada.press("replay", since="2020-01-01", status="COMPLETE")
+
+
 def test_an_export_is_made_cancelled_and_run_again(ada):
     ada.go(f"{OUT}/jobs/new")
     ada.send({"sourceType": "OPERATIONAL", "operationalDataTypes": "ACCOUNTS"})

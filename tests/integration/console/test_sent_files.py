@@ -74,6 +74,21 @@ def test_several_files_are_sent_at_once(world):
     assert "Ada Lovelace" in said
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(("hollow.csv", ""), "hollow.csv: the file is empty"), (("x" * 300, "1"), "fileName")],
+)
+def test_of_several_files_all_are_sent_or_none(world, wrong, said):
+    ada = world.browser("ada@example.com")
+    told = send(ada, ("whole.csv", HEADER + csv_row("whole")), wrong)
+    assert ada.page.status_code == 400
+    assert said in told
+
+    assert not any(
+        each.delivery.name == "whole.csv" for each in ingest_uploads(world.home.organization)
+    )
+
+
 def test_a_script_gets_the_url_and_sends_the_file_itself(world):
     ada = world.browser("ada@example.com")
     ada.go(f"{CONSOLE}/data-in")

@@ -56,10 +56,37 @@ _ELSEWHERE: Final = {
 }
 
 SERVICE_USERS: Final = EntityPages("serviceUsers", PROGRAMS, "service user")
+
+
+async def _policy_holders(visit: Visit, id_: str) -> list[dict[str, Any]]:
+    """Who has a policy, by kind and name."""
+    grants, users, programs, groups = await asyncio.gather(
+        visit.api.every(f"/permissionpolicies/{id_}/principals"),
+        visit.api.every("/users"),
+        visit.api.every("/serviceusers"),
+        visit.api.every("/resourcegroups/user"),
+    )
+    held = {each.get("principalId") for each in grants}
+    kinds = (
+        ("People", PEOPLE, [(each["id"], full_name(each)) for each in users]),
+        ("Service users", PROGRAMS, [(each["id"], each["name"]) for each in programs]),
+        ("Groups", f"{GROUPS}/user", [(each["id"], each["name"]) for each in groups]),
+    )
+    found = []
+    for title, place, known in kinds:
+        entities = [(name, f"{place}/{one}") for one, name in known if one in held]
+        if entities:
+            found.append({"title": title, "entities": entities, "more": False})
+    if any(each["principalType"] == "SUPPORTUSERS" for each in grants):
+        found.append({"title": "Support", "entities": [("Support users", "")], "more": False})
+    return found
+
+
 POLICY_PAGES: Final = EntityPages(
     "permissionPolicies",
     POLICIES,
     "policy",
+    obstacles=_policy_holders,
     intro="A policy allows or denies actions on kinds of things, such as config:bill/*.",
 )
 GROUP_PAGES: Final = EntityPages("resourceGroups", f"{GROUPS}/{{type}}", "group")

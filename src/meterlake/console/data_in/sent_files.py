@@ -48,19 +48,25 @@ async def send_files(visit: Visit) -> Response:
     chosen = visit.files.get("file")
     if not chosen:
         raise ApiRefusalError(400, "No file was chosen. Choose one, or several.")
-    jobs = [await _send(visit, each) for each in chosen]
-    target = f"{FILES}/{jobs[0]}" if len(jobs) == 1 else FILES
-    sent = counted(len(jobs), "file")
+    if empty := [each.name for each in chosen if not each.content]:
+        reason = f"{', '.join(empty)}: the file is empty. Leave it out, or choose another. No file was sent."
+        raise ApiRefusalError(400, reason)
+    # All before the first is sent: a name that is refused keeps all of them back.
+    announced = [await _announced(visit, each) for each in chosen]
+    for each, place in zip(chosen, announced, strict=True):
+        await visit.api.put(place["url"], place["headers"], each.content)
+    target = f"{FILES}/{announced[0]['jobId']}" if len(chosen) == 1 else FILES
+    sent = counted(len(chosen), "file")
     return visit.go(target, f"You sent {sent}. The worker brings in what is new in it.")
 
 
-async def _send(visit: Visit, file: SentFile) -> str:
-    """Send one file, as programs do; the id of its job."""
+async def _announced(visit: Visit, file: SentFile) -> Any:
     # Some browsers send the folder, too.
     name = file.name.replace("\\", "/").rpartition("/")[2]
-    announced = await _announce(visit, name, len(file.content))
-    await visit.api.put(announced["url"], announced["headers"], file.content)
-    return str(announced["jobId"])
+    try:
+        return await _announce(visit, name, len(file.content))
+    except ApiRefusalError as refusal:
+        raise ApiRefusalError(refusal.status, f"{name}: {refusal.reason}") from None
 
 
 async def _announce(visit: Visit, name: str, size: int) -> Any:

@@ -1,5 +1,6 @@
 """Pages of data out: destinations, schedules and jobs of exports; webhooks and notifications."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from meterlake.console.shell.entity_forms import (
     read_document,
     shown_fields,
 )
+from meterlake.console.shell.form_fields import FormField
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page, words
 from meterlake.model.values.counted import counted
@@ -34,7 +36,14 @@ _PLACES: Final = (
 _DELIVERIES: Final = 20
 _ONCE: Final = "AdHocExport"
 # What a run of an integration can end as, for the choice of what is sent once more.
-_ENDED: Final = ("ERROR", "TIMEOUT_LIMIT_EXCEEDED", "DISABLED", "COMPLETE")
+_FAILED: Final = ("ERROR", "TIMEOUT_LIMIT_EXCEEDED", "DISABLED")
+_ENDED: Final = (
+    ("FAILED", "All that failed"),
+    ("ERROR", "Error"),
+    ("TIMEOUT_LIMIT_EXCEEDED", "Gave up"),
+    ("DISABLED", "Disabled"),
+    ("COMPLETE", "Complete"),
+)
 
 DESTINATION_PAGES: Final = EntityPages(
     "exportDestinations",
@@ -206,6 +215,18 @@ async def list_jobs(visit: Visit) -> Response:
     return await _list(visit, _JOBS)
 
 
+def _fields_of_export() -> tuple[FormField, ...]:
+    """Destinations, meters and accounts are chosen by name, as for a schedule."""
+    fields = fields_of_body(_ONCE, refers_as="exportSchedules")
+    of_usage = {"startDate": "The first instant.", "endDate": "The instant after the last one."}
+    return tuple(
+        replace(each, hint=f"Required for usage. {of_usage[each.name]}")
+        if each.name in of_usage
+        else each
+        for each in fields
+    )
+
+
 async def ask_for_export(visit: Visit) -> Response:
     """The form of an export that is made once."""
     return visit.page(
@@ -214,7 +235,7 @@ async def ask_for_export(visit: Visit) -> Response:
         intro="Operational data are configuration and bills; usage are measurements or sums of them."
         " Without a destination the server keeps the files for a day.",
         button="Export",
-        fields=await shown_fields(visit, fields_of_body(_ONCE)),
+        fields=await shown_fields(visit, _fields_of_export()),
         entity=None,
         back=JOBS,
     )
@@ -224,7 +245,7 @@ async def export_once(visit: Visit) -> Response:
     """Make the job of an export."""
     if is_for_rows(visit):
         return await ask_for_export(visit)
-    body = await read_document(visit, fields_of_body(_ONCE))
+    body = await read_document(visit, _fields_of_export())
     made = await visit.api.send("POST", "/dataexports/adhoc", body)
     return visit.go(f"{JOBS}/{made['jobId']}", "The worker exports. You can cancel it below.")
 
@@ -283,7 +304,7 @@ _NOTIFICATIONS: Final = Listing(
     "Notifications",
     "/notifications/configurations",
     (
-        Column("Name", "name", link=f"{NOTIFICATIONS}/{{id}}/edit"),
+        Column("Name", "name", link=f"{NOTIFICATIONS}/{{id}}"),
         Column("Code", "code", "code"),
         Column("Event", "eventName", "code"),
         Column("Active", "active"),
@@ -304,12 +325,31 @@ async def list_notifications(visit: Visit) -> Response:
     return await _list(visit, _NOTIFICATIONS)
 
 
+async def show_notification(visit: Visit) -> Response:
+    """One notification: what it is about, and the integrations that send it."""
+    id_ = visit.request.path_params["id"]
+    found = await visit.api.get(f"/notifications/configurations/{id_}")
+    integrations = await visit.api.every("/integrationconfigs")
+    return visit.page(
+        "data_out/notification.html",
+        thing=found,
+        address=NOTIFICATIONS,
+        pages=NOTIFICATION_PAGES,
+        facts=_facts(found),
+        never=not found.get("alwaysFireEvent") and not (found.get("calculation") or "").strip(),
+        senders=[each for each in integrations if each.get("entityId") == id_],
+        links=visit.open_places(_PLACES),
+    )
+
+
 async def show_webhook(visit: Visit) -> Response:
     """One webhook with its newest deliveries."""
     id_ = visit.request.path_params["id"]
     found = await visit.api.get(f"/integrationdestinations/webhooks/{id_}")
-    runs = await visit.api.find(
-        f"/integrationruns/destinations/{id_}", pageSize=_DELIVERIES, status=visit.query("status")
+    path = f"/integrationruns/destinations/{id_}"
+    runs, waiting = await asyncio.gather(
+        visit.api.find(path, pageSize=_DELIVERIES, status=visit.query("status")),
+        visit.api.find(path, pageSize=1, status="WAITING"),
     )
     return visit.page(
         "data_out/webhook.html",
@@ -318,6 +358,7 @@ async def show_webhook(visit: Visit) -> Response:
         facts=_facts(found),
         runs=None if runs is None else runs["data"],
         ended=_ENDED,
+        has_waiting=bool(rows_of(waiting)),
         links=visit.open_places(_PLACES),
     )
 
@@ -338,16 +379,13 @@ async def change_webhook(visit: Visit) -> Response:
         case "replay":
             if not visit.field("since"):
                 raise ApiRefusalError(400, "No day was chosen. Say since when.")
-            found = await visit.api.send(
-                "POST",
-                f"{path}/replay",
-                None,
-                since=visit.field("since"),
-                status=visit.field("status") or None,
-            )
-            said = (
-                f"The worker sends {counted(found['runs'], 'run')} once more, each with a new id."
-            )
+            since, status = visit.field("since"), visit.field("status") or "FAILED"
+            count = 0
+            for each in _FAILED if status == "FAILED" else (status,):
+                again = f"{path}/replay"
+                found = await visit.api.send("POST", again, None, since=since, status=each)
+                count += int(found["runs"])
+            said = f"The worker sends {counted(count, 'run')} once more, each with a new id."
         case _:
             raise visit.unknown_action("a webhook")
     return visit.go(f"{WEBHOOKS}/{id_}", said)
@@ -407,4 +445,10 @@ ROUTES: Final = (
         name="ConsoleWebhookChange",
     ),
     Route(NOTIFICATIONS, page(list_notifications), methods=["GET"], name="ConsoleNotifications"),
+    Route(
+        f"{NOTIFICATIONS}/{{id}}",
+        page(show_notification),
+        methods=["GET"],
+        name="ConsoleNotification",
+    ),
 )

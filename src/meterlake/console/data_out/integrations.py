@@ -14,6 +14,7 @@ from meterlake.console.shell.form_fields import FieldKind, FormField
 from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.page import Visit, page, words
 from meterlake.model.resources import BY_NAME
+from meterlake.model.values.ids import is_id
 
 INTEGRATIONS: Final = "/console/integrations"
 _RUNS: Final = f"{INTEGRATIONS}/runs"
@@ -158,9 +159,13 @@ async def show_integration(visit: Visit) -> Response:
     found = await visit.api.get(f"/integrationconfigs/{id_}")
     await _with_names(visit, [found])
     runs = await visit.api.find(f"/integrationconfigs/{id_}/runs", pageSize=_NEWEST)
+    notification = None
+    if is_id(str(found.get("entityId", ""))):
+        notification = await visit.api.find(f"/notifications/configurations/{found['entityId']}")
     return visit.page(
         "integrations/integration.html",
         integration=found,
+        notification=notification,
         runs=None if runs is None else runs["data"],
     )
 

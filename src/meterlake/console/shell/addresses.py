@@ -8,6 +8,7 @@ ADDRESSES: Final = {
     "exportDestinations": "/console/data-out/destinations",
     "exportSchedules": "/console/data-out/schedules",
     "webhooks": "/console/data-out/webhooks",
+    "notificationConfigurations": "/console/data-out/notifications",
     "integrationConfigs": "/console/integrations",
     "permissionPolicies": "/console/access/policies",
     "serviceUsers": "/console/access/programs",

@@ -322,6 +322,8 @@ class FormTrial:
 
 # The fields of a form for an entity, or for a new one, which has nothing yet.
 FieldsOf = Callable[[Visit, Mapping[str, Any]], Awaitable[tuple[FormField, ...]]]
+# What stands against a deletion, as `referring_entities` gives it.
+Obstacles = Callable[[Visit, str], Awaitable[list[dict[str, Any]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +342,7 @@ class EntityPages:
         intro: A sentence above a new one's form.
         trial: What people may try with the form before they save it.
         fields_for: Finds the fields of one form, if they depend on what the entity is.
+        obstacles: Finds what else stands against the deletion of the entity with an id.
     """
 
     resource: str
@@ -351,6 +354,7 @@ class EntityPages:
     intro: str = ""
     trial: "FormTrial | None" = None
     fields_for: FieldsOf | None = None
+    obstacles: Obstacles | None = None
 
     @property
     def row(self) -> Resource:
@@ -486,11 +490,12 @@ class EntityPages:
     async def _ask(self, visit: Visit) -> Response:
         entity = await self._entity(visit)
         found = await visit.api.get(f"/configuration/{self.resource}/{entity['id']}/references")
+        others = [] if self.obstacles is None else await self.obstacles(visit, entity["id"])
         return visit.page(
             "shell/entity_delete.html",
             title=f"Delete {found['label']}?",
             noun=self.noun,
-            referring=referring_entities(found),
+            referring=[*referring_entities(found), *others],
             back=self._after(visit, entity),
         )
 

@@ -127,9 +127,17 @@ def _place(field: FormField) -> int:
     return 1 if field.target is not None or field.name in {"targetField", "aggregation"} else 2
 
 
-def fields_of_body(component: str, leave_out: Iterable[str] = ()) -> tuple[FormField, ...]:
-    """The fields of the body of any operation, by the name of its schema: `BillJobRequest`."""
-    return _without(_fields_of(component, ""), leave_out)
+def fields_of_body(
+    component: str, leave_out: Iterable[str] = (), refers_as: str = ""
+) -> tuple[FormField, ...]:
+    """The fields of the body of any operation, by the name of its schema: `BillJobRequest`.
+
+    Args:
+        component: The schema.
+        leave_out: Wire names of fields that the form does not show.
+        refers_as: A declared resource whose fields of the same names refer to the same things.
+    """
+    return _without(_fields_of(component, refers_as), leave_out)
 
 
 def _without(fields: tuple[FormField, ...], names: Iterable[str]) -> tuple[FormField, ...]:
