@@ -1,7 +1,7 @@
 """A server with bills of September, and people in front of its console."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from html import unescape
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+from starlette.routing import BaseRoute
 
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
@@ -228,9 +229,11 @@ def _make_bills(home: Home) -> None:
 
 
 @contextmanager
-def a_console(folder: Path, **changes: Any) -> Iterator[ConsoleWorld]:
+def a_console(
+    folder: Path, more: Sequence[BaseRoute] = (), **changes: Any
+) -> Iterator[ConsoleWorld]:
     """Acme used 42.5 and bolt 200 in September; the bills are made."""
     with home_with_bills(folder, _make_bills) as home:
         settings = home.stores.settings.model_copy(update=changes)
-        with running(settings, free_port()) as url, ExitStack() as opened:
+        with running(settings, free_port(), more) as url, ExitStack() as opened:
             yield ConsoleWorld(home, url, opened, {})

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import uvicorn
 from m3ter import AsyncM3ter, M3ter
+from starlette.routing import BaseRoute
 
 from meterlake.api.app import create_app
 from meterlake.api.server.protocol import TimedProtocol
@@ -175,11 +176,11 @@ def _make_organization(options: Settings, prepare: Callable[[Home], object] | No
 
 
 @contextmanager
-def running(options: Settings, port: int) -> Iterator[str]:
-    """Run the server of a home in a thread, with the console."""
+def running(options: Settings, port: int, more: Sequence[BaseRoute] = ()) -> Iterator[str]:
+    """Run the server of a home in a thread, with the console, and with more routes."""
     server = uvicorn.Server(
         uvicorn.Config(
-            Answered(create_app(options, ROUTES)),
+            Answered(create_app(options, (*more, *ROUTES))),
             port=port,
             log_config=None,
             access_log=False,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from meterlake.stores import Organization
 
 _PAGE: Final = 200
+_ASSUMED: Final = "http://127.0.0.1:8000"
 
 
 def register(app: App) -> None:
@@ -30,7 +31,7 @@ def invite(
     first_name: str,
     last_name: str,
     policy: str = "Administrator",
-    url: str = "http://127.0.0.1:8000",
+    url: str | None = None,
     options: Options = NO_OPTIONS,
 ) -> None:
     """Invite a person, and print the link with which the person chooses a password.
@@ -44,7 +45,8 @@ def invite(
         first_name: The first name.
         last_name: The last name.
         policy: What the person may do: the name or the id of a permission policy.
-        url: Where people reach the server; METERLAKE_PUBLIC_URL if that is set.
+        url: Where people reach the server. Without it, METERLAKE_PUBLIC_URL, or else http://127.0.0.1:8000, and you
+            are told that this is assumed.
     """
     from meterlake.model.configuration.access import Invitation
     from meterlake.pipeline.access.invitation_email import PATH
@@ -62,7 +64,13 @@ def invite(
         shown, letter = invite_person(
             organization.state, organization.id, author, Invitation.from_wire(document)
         )
-        base = organization.settings.public_url or url.rstrip("/")
+        base = (url or organization.settings.public_url or _ASSUMED).rstrip("/")
+        is_assumed = base == _ASSUMED and not (url or organization.settings.public_url)
+    if is_assumed:
+        options.output.note(
+            f"The link assumes that people reach the server at {_ASSUMED}."
+            " Give --url or set METERLAKE_PUBLIC_URL if they do not."
+        )
     options.output.record(
         {
             "email": shown["email"],

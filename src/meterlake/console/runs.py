@@ -16,6 +16,7 @@ RUNS: Final = "/console/runs"
 _PAGES: Final = {
     "EXPORT": "/console/data-out/jobs/{id}",
     "INTEGRATION_RUN": "/console/integrations/runs/{id}",
+    "BACKFILL": "/console/backfills/{aboutId}",
     "STATEMENT": "/console/bills/{aboutId}",
 }
 _KINDS: Final = (
@@ -30,6 +31,13 @@ _KINDS: Final = (
     ("BACKFILL", "Backfills"),
     ("INTEGRATION_RUN", "Integrations"),
 )
+# What "Run it again" does, by kind.
+_AGAIN: Final = {
+    "BILL": "Bills are made with the usage and the prices of now, in a new run.",
+    "EXPORT": "The worker exports once more, with the configuration of its time.",
+    "BACKFILL": "The worker does the step of the backfill once more.",
+    "INTEGRATION_RUN": "The worker sends once more what was sent, as a new run.",
+}
 _STATUSES: Final = ("PENDING", "RUNNING", "COMPLETE", "FAILED", "CANCELLED", "AWAITING_FILE")
 _OPEN: Final = frozenset({"PENDING", "RUNNING", "AWAITING_FILE"})
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -112,6 +120,7 @@ async def show_run(visit: Visit) -> Response:
         took=time_taken(run, visit.now),
         done=done_of(run),
         target=_PAGES.get(run["kind"], "").format_map(run),
+        again=_AGAIN.get(run["kind"], "The worker does it once more."),
         prefect=_prefect(visit),
     )
 

@@ -72,6 +72,18 @@ def test_who_is_a_user_is_not_invited_again(home, capsys):
     assert "is a user of the organization already" in err
 
 
+def test_an_address_that_is_assumed_is_said(home, capsys):
+    name = ("--first-name", "Ada", "--last-name", "Lovelace", "--home", str(home))
+    assert run(["users", "invite", "ada@acme.example", *name]) == 0
+    told = capsys.readouterr()
+    assert "assumes that people reach the server at http://127.0.0.1:8000" in told.out + told.err
+
+    assert run(["users", "invite", "bo@acme.example", *name, "--url", "http://there/"]) == 0
+    told = capsys.readouterr()
+    assert "http://there/oauth/password" in told.out
+    assert "assumes" not in told.out + told.err
+
+
 def test_who_is_a_user_is_given_a_policy_and_the_access_back(home, capsys):
     with open_stores(settings(home)) as stores:
         state, [organization] = stores.state, stores.state.organizations()

@@ -92,6 +92,10 @@ def test_files_take_the_place_of_measurements(world):
     assert "Rows of the files that are rejected new.csv" in ada.text or "Invalid number" in ada.text
     assert "Meters egress Customers acme" in ada.text
     assert "You dropped the backfill." in ada.press("drop")
+    place = ada.path
+    ada.go(f"{CONSOLE}/runs?kinds=BACKFILL")
+    ada.go(re.search(rf'href="({CONSOLE}/runs/[^"]+)"', ada.page.text)[1])
+    assert f'<a href="{place}">What it is about</a>' in ada.page.text
     ada.go(f"{BACKFILLS}?status=DROPPED")
     assert "Replace" in ada.text
     assert "Ada Lovelace" in ada.text

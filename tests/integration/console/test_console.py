@@ -10,10 +10,13 @@ from importlib import resources
 import httpx
 import pytest
 from argon2 import PasswordHasher
+from starlette.responses import Response
+from starlette.routing import Route
 
 from meterlake.console.app import ROUTES
 from meterlake.console.month import growth
 from meterlake.console.shell import lists, session
+from meterlake.console.shell import page as pages
 from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.access import login
 from meterlake.pipeline.home import closing_requests
@@ -31,10 +34,15 @@ def _quick_passwords():
         yield
 
 
+async def _break(_: pages.Visit) -> Response:
+    raise RuntimeError("a page that is broken, for whoever reads the log of this test")
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Nothing that tests of it do changes a bill."""
-    with a_console(tmp_path_factory.mktemp("console")) as found:
+    broken = Route(f"{CONSOLE}/broken", pages.page(_break))
+    with a_console(tmp_path_factory.mktemp("console"), (broken,)) as found:
         found.join("ada@example.com", allow())
         found.join("reader@example.com", allow("config:retrieve"))
         found.join("catalog@example.com", allow("config:retrieve", "config:product"))
@@ -60,6 +68,17 @@ def href(page, text):
     found = re.search(rf'<a [^>]*href="([^"]*)"[^>]*>\s*{re.escape(text)}\s*</a>', page)
     assert found is not None
     return found[1]
+
+
+def test_a_failure_of_the_server_is_a_page_with_the_id_of_the_request(ada, caplog):
+    ada.go(f"{CONSOLE}/broken")
+
+    assert ada.page.status_code == 500
+    assert ada.page.headers["content-type"].startswith("text/html")
+    assert ada.page.headers["x-request-id"] in ada.text
+    assert ada.page.headers["x-request-id"] in caplog.text
+    assert "Nothing was changed" not in ada.text
+    assert "broken, for whoever" not in ada.text
 
 
 def test_the_first_page_after_the_sign_in_is_the_month(ada):

@@ -104,6 +104,11 @@ def test_an_export_is_made_cancelled_and_run_again(ada):
     assert "Export of operational" in ada.text
 
     assert "The export stops soon" in ada.press("cancel")
+    place = ada.path
+    ada.go(f"{CONSOLE}/runs/{place.rpartition('/')[2]}")
+    assert "The worker exports once more, with the configuration of its time." in ada.text
+    assert "Bills are made" not in ada.text
+    ada.go(place)
     assert "The worker exports once more." in ada.press("retry")
     assert "Pending" in ada.go(f"{OUT}/jobs?status=PENDING")
 

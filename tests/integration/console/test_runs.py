@@ -57,6 +57,19 @@ def test_runs_are_listed_with_who_asked_and_how_they_ended(world):
     assert "Nothing matches" in ada.go(f"{RUNS}?kinds=EXPORT")
 
 
+def test_a_run_that_could_not_bill_some_says_so(world):
+    jobs = world.home.stores.state.jobs
+    job = jobs.start(world.home.org_id, "bill", BillOrder().to_wire())
+    job.result["failed"] = [["acme", "a price is missing"]]
+    jobs.finish(job)
+    ada = world.browser("ada@example.com")
+    ada.go(f"{RUNS}?status=COMPLETE")
+    assert "1 customer failed: account acme: a price is missing" in ada.text
+
+    ada.go(f"{RUNS}/{job.id}")
+    assert "1 customer failed: account acme: a price is missing" in ada.text
+
+
 def test_a_run_that_waits_is_cancelled_and_run_again(world, waiting):
     ada = world.browser("ada@example.com")
     ada.go(f"{RUNS}/{waiting}")

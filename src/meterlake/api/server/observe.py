@@ -49,6 +49,8 @@ _PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _FAILED: Final = 400
 _HEADER: Final = b"x-request-id"
 _ID_MAX: Final = 100
+# Where the scope of a request has its id.
+REQUEST_ID: Final = "meterlake.request"
 # What follows in such a path is all that its sender needs.
 _SIGNED: Final = (f"{downloads.PATH}/", f"{incoming.PATH}/")
 _log: Final = logging.getLogger("meterlake.access")
@@ -67,6 +69,7 @@ class Observed:
             await self.app(scope, receive, send)
             return
         request_id, start = _request_id(scope), time.perf_counter()
+        scope[REQUEST_ID] = request_id
         status = 500
 
         async def noted(message: Message) -> None:

@@ -45,7 +45,9 @@ class ApiClient:
     Numbers of answers are `Decimal`, digit by digit as the API wrote them.
     """
 
-    def __init__(self, app: ASGIApp, place: str, token: str | None, address: str) -> None:
+    def __init__(
+        self, app: ASGIApp, place: str, token: str | None, address: str, request_id: str = ""
+    ) -> None:
         """Call an application.
 
         Args:
@@ -54,12 +56,16 @@ class ApiClient:
                 with its origin.
             token: The person's access token; None where the place says who asks.
             address: Where the person sits, for the limits of requests.
+            request_id: The id of the request that the calls are for; each has its own if empty.
         """
         self._origin = "{0.scheme}://{0.netloc}/".format(urlsplit(place))
         self._client = AsyncClient(
             transport=ASGITransport(app, client=(address, 0)),
             base_url=place,
-            headers={} if token is None else {"Authorization": f"Bearer {token}"},
+            headers={
+                **({} if token is None else {"Authorization": f"Bearer {token}"}),
+                **({"X-Request-Id": request_id} if request_id else {}),
+            },
         )
 
     async def __aenter__(self) -> Self:

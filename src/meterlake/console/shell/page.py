@@ -1,5 +1,6 @@
 """How a page is answered: who asks, what they may do, the template, and errors as pages."""
 
+import logging
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from meterlake.api.server import body
+from meterlake.api.server.observe import REQUEST_ID
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
 from meterlake.console.shell.navigation import ROOMS, Room
 from meterlake.console.shell.people import author_name, names_of_authors
@@ -50,6 +52,8 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 _UNAUTHORIZED: Final = 401
+_FAILED: Final = 500
+_log: Final = logging.getLogger("meterlake.console")
 _LOCALE: Final = Locale("en")
 
 
@@ -141,6 +145,11 @@ class Visit:
         return "," if get_decimal_symbol(locale_of(self.request)) == "," else "."
 
     @property
+    def request_id(self) -> str:
+        """The id under which the server's log has the request."""
+        return str(self.request.scope.get(REQUEST_ID, ""))
+
+    @property
     def now(self) -> datetime:
         """The instant of the server's clock."""
         found: datetime = self.request.app.state.services.stores.now()
@@ -207,6 +216,9 @@ def page(
                 return await _answered(function, visit, needs)
             except (MeterlakeError, ApiRefusalError, OverflowError) as error:
                 return await _refused(visit, _refusal(error), back)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the person gets a page
+                _log.error("the page of request %s failed", visit.request_id, exc_info=error)
+                return await _refused(visit, ApiRefusalError(_FAILED, "The server failed."), None)
 
     return answer
 

@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 
 from meterlake.api.server import pages
 from meterlake.api.server.oauth import AUTHORIZE_PATH, CALLBACK, CLIENT, SIGN_OUT_PATH
+from meterlake.api.server.observe import REQUEST_ID
 from meterlake.console.shell.api import ApiClient
 from meterlake.console.shell.people import full_name
 from meterlake.model.errors import MeterlakeError
@@ -175,7 +176,9 @@ def api_of_link(request: Request, path: str) -> ApiClient:
 def _client(request: Request, path: str, token: str | None) -> ApiClient:
     address = request.client.host if request.client else "unknown"
     place = f"{origin(request)}{path}"
-    return ApiClient(request.app.state.front, place, token, address)
+    # The log has what the API does for a page under the id of the page's request.
+    id_ = str(request.scope.get(REQUEST_ID, ""))
+    return ApiClient(request.app.state.front, place, token, address, id_)
 
 
 def origin(request: Request) -> str:

@@ -275,7 +275,7 @@ def _refuse_user(transaction: Transaction, email: str) -> None:
         org for org, _ in people.memberships(transaction.connection, person.id)
     }:
         raise Conflict(
-            f"{email} is a user of the organization already; no invitation is needed: give the user a policy instead, on the user's page or by `meterlake users grant`"
+            f"{email} is a user of the organization already; no invitation is needed: give the user a policy instead, by `POST …/permissionpolicies/{{id}}/addtouser` or `meterlake users grant`"
         )
 
 

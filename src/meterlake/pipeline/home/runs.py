@@ -16,6 +16,7 @@ from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import WebhookDestination
 from meterlake.model.errors import Conflict, NotFound
+from meterlake.model.values.counted import counted
 from meterlake.model.values.period import Month
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill.background import BackfillAction, submit_restart, submit_step
@@ -253,7 +254,7 @@ def _document(job: Job, subject: str) -> Document:
         "status": job.status.value,
         "attempt": job.attempt or None,
         "progress": job.progress or None,
-        "error": job.error or job.result.get("failureReason"),
+        "error": job.error or job.result.get("failureReason") or _failed_in_part(job),
         "message": job.result.get("message"),
         "actions": list(_actions(job)),
         "cancelRequested": True if job.cancel_asked and job.status in _WAITS else None,
@@ -265,6 +266,15 @@ def _document(job: Job, subject: str) -> Document:
         "dtCompleted": job.finished,
     }
     return {name: value for name, value in shown.items() if value is not None}
+
+
+def _failed_in_part(job: Job) -> str | None:
+    """Of a complete run that made bills: how many customers it could not bill, and the first one."""
+    failed = job.result.get("failed") if job.kind == JobKind.BILL else None
+    if not failed:
+        return None
+    account, reason = failed[0]
+    return f"{counted(len(failed), 'customer')} failed: account {account}: {reason}"
 
 
 def _actions(job: Job) -> Iterable[str]:
