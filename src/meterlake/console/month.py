@@ -15,6 +15,7 @@ from meterlake.console.bills.bills import check_approval, file_of
 from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, percent
+from meterlake.console.waiting import find_waiting
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month
 
@@ -33,8 +34,12 @@ def growth(total: Decimal, before: Decimal) -> Decimal | None:
 
 async def current_month(visit: Visit) -> Response:
     """Lead on to the month that is billed now: the last one that is over."""
-    last = Month(visit.today.year, visit.today.month).moved(-1)
-    return visit.go(f"{MONTHS}/{last}", visit.session.said)
+    return visit.go(f"{MONTHS}/{_last_month(visit)}", visit.session.said)
+
+
+def _last_month(visit: Visit) -> Month:
+    """The last month that is over."""
+    return Month(visit.today.year, visit.today.month).moved(-1)
 
 
 class Mending(NamedTuple):
@@ -193,9 +198,15 @@ async def show_month(visit: Visit) -> Response:
     )
     newest = [each for each in rows_of(jobs) if _is_of(each, month)][:_JOBS_SHOWN]
     running = any(each["status"] in _RUNNING for each in newest)
+    statuses = sum((Counter(each["statuses"]) for each in closing["totals"]), Counter[str]())
+    is_first_page = month == _last_month(visit)
     # Only who is asked to approve has to know.
-    asked = closing["bills"] if closing.get("review") else []
+    asked = closing["bills"] if closing.get("review") or is_first_page else []
     check = await check_approval(visit, asked)
+    waiting = []
+    if is_first_page:
+        to_approve = int(statuses["PENDING"]) - len(check.own)
+        waiting = await find_waiting(visit, month, closing, to_approve)
     answer = visit.page(
         "month.html",
         month=month,
@@ -206,7 +217,8 @@ async def show_month(visit: Visit) -> Response:
         done_steps=done_steps,
         with_buttons=with_buttons,
         growth=growth,
-        statuses=sum((Counter(each["statuses"]) for each in closing["totals"]), Counter()),
+        statuses=statuses,
+        waiting=waiting,
         causes=causes_of(closing["open"]),
         customers=await _customers(visit, closing["open"]),
         jobs=newest,

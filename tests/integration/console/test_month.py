@@ -1,11 +1,16 @@
 """The page of a month: its checklist, what changes after it is closed, and months to come."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from argon2 import PasswordHasher
 
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
+from meterlake.pipeline import backfill
 from meterlake.pipeline.access import login
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
@@ -27,6 +32,7 @@ def _quick_passwords():
 def world(tmp_path_factory):
     with a_console(tmp_path_factory.mktemp("console")) as found:
         found.join("ada@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"), allow("measurements:retrieve"))
         yield found
 
 
@@ -61,6 +67,26 @@ def test_a_month_that_has_not_begun_has_nothing_to_look_at_and_no_buttons(ada):
     assert "The month has not begun" in ada.text
     assert "There is nothing to look at before the month begins." in ada.text
     assert not any(map(ada.offers, ("calculate", "review")))
+
+
+def test_the_first_page_says_what_waits_for_the_person(ada, world):
+    today = datetime.now(UTC)
+    month = Month(today.year, today.month).moved(-1)
+    bill(world.home.organization, month)
+    [[source]] = world.home.query("SELECT identity FROM lake.source ORDER BY ALL LIMIT 1")
+    wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
+    backfill.start(world.home.organization, backfill.Order(wanted, "ann", "b"))
+
+    ada.go(CONSOLE)
+
+    assert re.search(r"What waits for you 2 bills of \w+ \d{4} to approve", ada.text)
+    assert "1 staged backfill to apply or to drop" in ada.text
+    ada.go(PAGE)
+    assert "What waits for you" not in ada.text
+    reader = world.browser("reader@example.com")
+    reader.go(CONSOLE)
+    assert "What waits for you" not in reader.text
+    backfill.drop(world.home.organization, "b", "ann")
 
 
 def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ada, world):
