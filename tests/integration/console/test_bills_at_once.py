@@ -43,6 +43,7 @@ def codes(browser):
 def test_the_list_is_sorted_narrowed_added_up_and_downloaded(finance):
     finance.go(f"{CONSOLE}/bills?month={MONTH}&sort=accountCode&order=DESC")
     assert codes(finance) == ["bolt", "acme"]
+    assert "bolt Bolt Oct 1, 2026" in finance.text
     assert re.search(r"2 bills: [\d.]+ USD", finance.text)
     finance.go(f"{CONSOLE}/bills?customer=bo")
     assert codes(finance) == ["bolt"]

@@ -10,7 +10,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.acts import acts_of_bill
-from meterlake.console.bills.bills import BILLS, check_approval, file_of, search_of_ids
+from meterlake.console.bills.bills import (
+    BILLS,
+    check_approval,
+    file_of,
+    name_customers,
+    search_of_ids,
+)
 from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, words
@@ -33,7 +39,7 @@ async def show_bill(visit: Visit) -> Response:
     """One bill with its lines by product."""
     id_ = visit.request.path_params["id"]
     bill = await visit.api.get(f"/bills/{id_}")
-    acts, versions, runs, credited, debited, letters, around, _ = await asyncio.gather(
+    acts, versions, runs, credited, debited, letters, around, *_ = await asyncio.gather(
         acts_of_bill(visit, id_),
         visit.api.find(f"/bills/{id_}/versions"),
         _deliveries(visit, id_),
@@ -42,6 +48,7 @@ async def show_bill(visit: Visit) -> Response:
         visit.api.find(f"/bills/{id_}/letters"),
         neighbours(visit, bill),
         visit.people(),
+        name_customers(visit, [bill]),
     )
     check = await check_approval(visit, [bill])
     memos = {each["id"]: "credit" for each in credited} | {each["id"]: "debit" for each in debited}

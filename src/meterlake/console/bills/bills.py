@@ -1,5 +1,6 @@
 """The list of bills, and what people do with several of them at once."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,16 @@ def _order(sort: str | None, visit: Visit) -> dict[str, str]:
     return {"sortBy": "billDate", "sortOrder": "DESC"}
 
 
+async def name_customers(visit: Visit, bills: Sequence[dict[str, Any]]) -> None:
+    """Give bills the names of their customers, as far as the person may read them."""
+    found: dict[str, Any] = {}
+    ids = sorted({each["accountId"] for each in bills})
+    for start in range(0, len(ids), _PAGE_MAX):
+        found |= await visit.api.by_id("/accounts", ids[start : start + _PAGE_MAX])
+    for each in bills:
+        each["accountName"] = found.get(each["accountId"], {}).get("name")
+
+
 def search_of(visit: Visit) -> str:
     """The search for the bills that the address asks for."""
     terms = []
@@ -107,7 +118,7 @@ async def list_bills(visit: Visit) -> Response:
         return await show_list(visit, _LISTING)
     rows, later = await _LISTING.page(visit, PAGE, visit.query("page"))
     totals = await visit.api.find("/bills/totals", searchQuery=search_of(visit))
-    await visit.people()
+    await asyncio.gather(visit.people(), name_customers(visit, rows))
     return visit.page(
         "bills/list.html",
         listing=_LISTING,
@@ -131,7 +142,7 @@ async def show_selection(visit: Visit) -> Response:
     letters = await visit.api.find(f"/bills/{rows[0]['id']}/letters") if rows else None
     pending = [each for each in rows if each["status"] == "PENDING" and not each["locked"]]
     approved = [each for each in rows if each["status"] == "APPROVED" and not each["locked"]]
-    check = await check_approval(visit, pending)
+    check, _ = await asyncio.gather(check_approval(visit, pending), name_customers(visit, rows))
     return visit.page(
         "bills/selection.html",
         rows=rows,

@@ -431,6 +431,11 @@ def period(start: str, end: str, zone: str, locale: Locale) -> Markup:
     return Markup("{} to {}").format(instant(start, zone, locale), instant(end, zone, locale))
 
 
+def is_currency(unit: str) -> bool:
+    """Whether a unit is a currency: `EUR`."""
+    return bool(re.fullmatch(r"[A-Z]{3}", unit))
+
+
 def words(value: str) -> str:
     """A word of the API as people read it: `USAGE_CREDIT` and `UsageCredit` are `Usage credit`."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(value))
@@ -465,4 +470,5 @@ def _templates() -> Environment:
     }
     environment.filters.update(filters)
     environment.tests["instant"] = is_instant
+    environment.tests["currency"] = is_currency
     return environment
