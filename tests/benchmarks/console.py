@@ -107,7 +107,7 @@ class Console:
         """Go through the sign-in."""
         # Only its reader of forms: nothing is sent with it.
         reader = Browser(httpx.Client())
-        reader.page = await self.client.get(CONSOLE)
+        reader.page = await self.client.get(f"{CONSOLE}/customers")
         form = {**reader.hidden(), "email": email, "password": PASSWORD}
         answer = await self.client.post("/oauth/authorize", data=form)
         assert answer.url.path.startswith(CONSOLE), answer.url
@@ -237,8 +237,6 @@ async def measure_lists(found: Console, repeat: int, deep: int) -> None:
         "first": {},
         f"after {deep * 100:,} rows": {"page": token},
         "sorted by name": {"sort": "name", "order": "DESC"},
-        "a filter": {"codes": "account-000005"},
-        "a search": {"q": "account-000007"},
     }
     print("| customers | page, CPU | its calls, CPU | more |\n|---|---|---|---|")
     for name, query in pages.items():
