@@ -291,8 +291,8 @@ class _BillReview:
             )
 
     def _describe_late(self, usage: LateUsage) -> str:
-        became = usage.reason or usage.status.value
         if usage.difference is None:
+            became = usage.reason or usage.status.value
             return f"usage came after the bill was made: {became}"
         amount = self.currencies.money(usage.difference, usage.currency, sign=True)
         what = "usage that came after the bill was made comes to"
@@ -301,7 +301,7 @@ class _BillReview:
         elif all(each.kind is LateSourceKind.BACKFILL for each in usage.sources):
             done = ", and ".join(each.name for each in usage.sources)
             what = f"a backfill came after the bill was made ({done}); it comes to"
-        return f"{what} {amount}: {became}"
+        return f"{what} {amount}: {usage.status.value}"
 
     def _jumps(self) -> list[ReviewFinding]:
         percent = self.settings.review_total_percent
