@@ -100,7 +100,6 @@ WRITING = {
     "balance top-up bolt prepaid --amount 5": "config:create on balancetransaction",
     "bill debit bolt/{month} --amount 1 --description Again": "config:create on bill",
     "users invite bo@acme.example --first-name Bo --last-name Lind": "config:create on invitation",
-    "users grant ada@example.com ReadOnly": "config:update on permissionpolicy",
     "bill delete-line bolt/{month} {line}": "config:delete on bill",
     "bill --month {month} --approve": "config:update on bill",
     "bill unapprove acme/{month}": "config:update on bill",
@@ -143,6 +142,7 @@ WRITING = {
     "runs cancel {job}": "config:update on run",
     "runs retry {job}": "config:update on run",
     "bill send acme/{month}": "config:update on bill",
+    "users grant ada@example.com ReadOnly": "config:update on permissionpolicy",
 }
 
 CREDITS = """
