@@ -39,7 +39,15 @@ measurements:
 READING = {
     *("status", "receipts list", "receipts show", "receipts uid", "rejected list", "rejected show"),
     *("rejected export", "explain quantity", "bill list", "bill show", "bill explain"),
-    *("bill versions", "bill diff", "bill verify", "bill review", "bill what-if", "bill template"),
+    *(
+        "bill versions",
+        "bill diff",
+        "bill compare",
+        "bill verify",
+        "bill review",
+        "bill what-if",
+        "bill template",
+    ),
     *(
         "balance list",
         "balance show",

@@ -1,9 +1,12 @@
 """`meterlake bill diff` and `bill versions`: what they say, and how they end."""
 
+import re
+
 import pytest
 from sqlalchemy import text
 
 from meterlake.cli import run
+from meterlake.model.values.period import Month
 from tests.bill_diffs import make_bills
 from tests.bills import a_home_to_bill, price_egress, use
 from tests.homes import configure
@@ -100,6 +103,18 @@ def test_programs_read_parts_with_what_goes_if_they_are_undone(home, capsys):
     )
     assert (price["cause"], price["amount"], price["ifUndone"]) == ("entity", 47.5, 47.5)
     assert found["totals"] == [{"currency": "USD", "from": 73.5, "to": 126, "difference": 52.5}]
+
+
+def test_a_bill_stands_beside_the_one_before_it(home, capsys):
+    code, out, err = shown(home, capsys, "compare", home.bill)
+    assert (code, out) == (1, "")
+    assert "bill before" in err
+    make_bills(home, Month(2026, 10))
+    code, out, _ = shown(home, capsys, "compare", "acme", "2026-10")
+    assert code == 0
+    assert re.search(r"Total +73\.50 USD +31\.00 USD +-42\.50 USD", out)
+    _, [found] = lines_of(home, capsys, "compare", "acme", "2026-10")
+    assert (found["before"], found["after"], found["difference"]) == (73.5, 31, -42.5)
 
 
 @pytest.mark.slow

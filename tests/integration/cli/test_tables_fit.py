@@ -57,6 +57,7 @@ COMMANDS = (
     "bill explain {bill} 1",
     "bill versions {bill}",
     "bill diff {bill}",
+    "bill compare {bill} --with {bill}",
     "bill approve {bill}",
     "bill send {bill}",
     "bill unapprove {bill}",

@@ -98,6 +98,16 @@ def test_the_bills_of_a_customer_follow_each_other(finance):
     assert finance.path != september
     assert "Aug 1, 2026 to Aug 31, 2026" in finance.text
     assert link(finance, "Next bill") == september
+    assert "What changed since" not in finance.text
+
+
+def test_a_bill_is_compared_with_the_one_before_it(finance):
+    open_bill(finance, "acme")
+    finance.go(link(finance, "What changed since"))
+
+    assert "42.50 USD 31.00 USD → 73.50 USD" in finance.text
+    assert "0 → 42.5" in finance.text
+    assert re.search(r"0\.00 USD 42\.50 USD 42\.50 USD", finance.text)
     assert "Bill before" not in finance.text
 
 

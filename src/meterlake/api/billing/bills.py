@@ -30,6 +30,7 @@ from meterlake.model.values.problems import read
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.bill_csv import write_bills
 from meterlake.pipeline.billing.calculation.preview import preview
+from meterlake.pipeline.billing.comparison import compare_bills
 from meterlake.pipeline.billing.differences.compared_contents import NOW, DiffChoice
 from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
@@ -145,6 +146,11 @@ async def _diff(call: Call) -> Any:
         last = call.query.integer("to", least=1)
     choice, id_ = DiffChoice(first, last), member(call, RESOURCE)
     return await call.run(diff_bill_to_wire, call.organization, id_, choice)
+
+
+async def _compare(call: Call) -> Any:
+    other = call.query.text("with")
+    return await call.run(compare_bills, call.organization, member(call, RESOURCE), other)
 
 
 async def _document(call: Call) -> Response:
@@ -357,6 +363,7 @@ OPERATIONS: Final = (
     _row("ListBillVersions", "GET", f"{BILLS}/{{id}}/versions", _of_bill(bills.list_bill_versions)),
     _row("VerifyBill", "GET", f"{BILLS}/{{id}}/verify", _verify),
     _row("DiffBill", "GET", f"{BILLS}/{{id}}/diff", _diff),
+    _row("CompareBill", "GET", f"{BILLS}/{{id}}/comparison", _compare),
     _row("GetBillDocument", "GET", f"{BILLS}/{{id}}/document", _document),
     _row("ExplainBill", "GET", f"{BILLS}/{{id}}/explain", _explain),
     _row("CheckBillApproval", "POST", f"{BILLS}/approve/check", _check_approval, _UPDATE),

@@ -201,6 +201,7 @@ _BILLS: Final = {
     "ListBillVersions": Shape(gives=bills.BillVersionsResponse),
     "VerifyBill": Shape(gives=bills.BillVerificationResponse, query=(flag("former"),)),
     "DiffBill": Shape(gives=bills.BillDiffResponse, query=(whole("from", minimum=1), text("to"))),
+    "CompareBill": Shape(gives=bills.BillComparisonResponse, query=(text("with"),)),
     "GetBillDocument": Shape(
         sends_file=True,
         query=(

@@ -410,6 +410,14 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " it. `DiffBill` compares two of them; an approval or a lock is no version of its own."
         ),
     ),
+    "CompareBill": (
+        "Compare a bill with another one",
+        (
+            "The bill beside the customer's one before it, or beside the one whose id is `with`: what each thing"
+            " costs on both, the largest change first. `byQuantity` is the change of the quantity at the former"
+            " average price, `byPrice` the rest."
+        ),
+    ),
     "GetBillDocument": (
         "Retrieve a bill as a document",
         (

@@ -168,6 +168,39 @@ class BillVersionsResponse(Value):
     data: tuple[BillVersionResponse, ...]
 
 
+class ComparedThingResponse(Value):
+    """What one thing costs on two bills."""
+
+    line_item_type: LineItemType
+    description: Text
+    product_name: Text | None = None
+    child_account_code: Text | None = None
+    segment: dict[str, str] | None = None
+    unit: Text | None = None
+    units_before: Number | None = None
+    units_after: Number | None = None
+    before: Number
+    after: Number
+    difference: Number
+    by_quantity: Number | None = None
+    by_price: Number | None = None
+
+
+class BillComparisonResponse(Value):
+    """A bill beside an earlier one."""
+
+    bill_id: Id
+    bill_date: Day
+    former_bill_id: Id
+    former_bill_date: Day
+    account_code: Text
+    currency: Text
+    before: Number
+    after: Number
+    difference: Number
+    lines: tuple[ComparedThingResponse, ...]
+
+
 class BillVerificationResponse(Value):
     """What a bill is against what it was made from."""
 

@@ -34,6 +34,7 @@ def register(app: App) -> None:
     """Add the commands."""
     app.command(diff)
     app.command(versions)
+    app.command(compare)
 
 
 def diff(  # noqa: PLR0913 - a command has as many options as it has
@@ -128,6 +129,53 @@ def versions(bill: BillName, month: BillMonth = None, /, *, options: Options = N
     options.output.rows(found, columns)
     if len(found) > 1:
         options.output.note(f"Why do they differ? `meterlake bill diff {id_}`")
+
+
+def compare(
+    bill: BillName,
+    month: BillMonth = None,
+    /,
+    *,
+    with_: Annotated[str | None, Parameter(name="--with", show_default=False)] = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Show a bill beside the customer's bill before it: what costs more, and why.
+
+    "by quantity" is what the change of the quantity costs at the former average price, "by price"
+    the rest. Together they are the change, exactly.
+
+    Example: `meterlake bill compare acme 2026-10`
+
+    Args:
+        bill: The bill: its id or the first eight digits of it, its invoice number, or its account's
+            code.
+        month: If you name the bill by an account: the month of its last day, such as 2026-10.
+        with_: Another bill to compare with, by its id or invoice number.
+    """
+    from meterlake.pipeline.billing.comparison import compare_bills
+
+    with options.open() as organization:
+        other = None if with_ is None else bill_named(organization, with_, None)
+        found = compare_bills(organization, bill_named(organization, bill, month), other)
+        amounts = AmountText.read(organization)
+    if options.json:
+        options.output.record(found)
+        return
+    money = ("before", "after", "difference", "byQuantity", "byPrice")
+    rows = [
+        {"what": each["description"]}
+        | {name: amounts.money(each[name], found["currency"]) for name in money if name in each}
+        for each in [*found["lines"], {"description": "Total", **found}]
+    ]
+    columns = (
+        "what",
+        "before",
+        "after",
+        "difference=change",
+        "?byQuantity=by quantity",
+        "?byPrice=by price",
+    )
+    options.output.rows(rows, columns)
 
 
 def _choice(first: int | None, last: int | None, against: str | None) -> "DiffChoice":

@@ -168,6 +168,13 @@ async def show_versions(visit: Visit) -> Response:
     return visit.page("bills/versions.html", bill=bill, versions=rows, difference=difference)
 
 
+async def compare_bill(visit: Visit) -> Response:
+    """A bill beside another one, line by line: the customer's one before it if none is named."""
+    id_ = visit.request.path_params["id"]
+    found = await visit.api.get(f"/bills/{id_}/comparison", **{"with": visit.query("with")})
+    return visit.page("bills/comparison.html", found=found)
+
+
 async def explain_bill(visit: Visit) -> Response:
     """Where each number of a bill comes from, as a tree that opens."""
     id_ = visit.request.path_params["id"]
@@ -200,6 +207,7 @@ ROUTES: Final = (
     Route(_BILL, page(show_bill), methods=["GET"], name="ConsoleBill"),
     Route(_BILL, page(change_bill, show_bill), methods=["POST"], name="ConsoleBillChange"),
     Route(f"{_BILL}/versions", page(show_versions), methods=["GET"], name="ConsoleBillVersions"),
+    Route(f"{_BILL}/compare", page(compare_bill), methods=["GET"], name="ConsoleBillCompare"),
     Route(f"{_BILL}/explain", page(explain_bill), methods=["GET"], name="ConsoleExplain"),
     Route(f"{_BILL}/document", page(bill_document), methods=["GET"], name="ConsoleDocument"),
     Route(f"{_BILL}/statement", page(bill_statement), methods=["GET"], name="ConsoleStatement"),

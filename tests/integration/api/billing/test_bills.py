@@ -883,6 +883,22 @@ def test_an_explained_quantity_has_its_days_and_its_newest_measurements(calm):
     assert measured["measurements"] == before["measurements"][::-1]
 
 
+@pytest.mark.sees("CompareBill")
+def test_a_bill_is_compared_with_another_one_in_its_currency(server, sdk):
+    acme, bolt = (
+        sdk.bills.list(account_id=account_of(server, code), bill_date="2026-10-01").data[0]
+        for code in ("acme", "bolt")
+    )
+    with server.http() as http:
+        found = http.get(f"/bills/{acme.id}/comparison", params={"with": bolt.id}).json()
+        assert http.get(f"/bills/{NOBODY}/comparison").status_code == 404
+        wrong = http.get(f"/bills/{acme.id}/comparison", params={"with": NOBODY})
+    assert wrong.status_code == 404
+    assert (found["billId"], found["formerBillId"]) == (acme.id, bolt.id)
+    assert found["difference"] == found["after"] - found["before"]
+    assert sum(each["difference"] for each in found["lines"]) == found["difference"]
+
+
 @pytest.mark.sees("ListBillVersions")
 def test_the_versions_of_a_bill_say_what_it_came_to_and_who_made_them(server):
     with server.http() as http:
