@@ -10,7 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
-from meterlake.console import month, revenue, runs, settings, usage
+from meterlake.console import month, revenue, runs, search, settings, usage
 from meterlake.console.access import access
 from meterlake.console.bills import bill, bill_lines, bills
 from meterlake.console.catalogue import catalogue
@@ -100,6 +100,7 @@ ROUTES: Final = (
     *data_out.ROUTES,
     *integrations.ROUTES,
     *runs.ROUTES,
+    *search.ROUTES,
     *settings.ROUTES,
     *access.ROUTES,
     *data_in.ROUTES,
