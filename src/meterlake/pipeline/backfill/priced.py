@@ -30,7 +30,7 @@ from meterlake.stages.bill import (
     make_bills,
     months_billed_with,
 )
-from meterlake.stages.usage.configuration import UsageConfiguration
+from meterlake.stages.usage.cycles import UsageConfiguration
 from meterlake.stores import Organization
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing.bills import bills

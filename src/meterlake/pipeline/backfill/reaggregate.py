@@ -40,7 +40,7 @@ from meterlake.pipeline.backfill.priced import World, affected_bills
 from meterlake.pipeline.backfill.runs import Bounds, affected_runs, bounds, selections
 from meterlake.pipeline.usage.period_usage import assembler
 from meterlake.pipeline.usage.usage_configuration import read
-from meterlake.stages.usage.configuration import UsageConfiguration
+from meterlake.stages.usage.cycles import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, runner_of
 from meterlake.stores.files.durable import make_folder, sync, write_durably

@@ -41,8 +41,7 @@ from meterlake.stages.usage.aggregate import (
     windows,
 )
 from meterlake.stages.usage.assemble import UsageAssembler, add_compounds
-from meterlake.stages.usage.configuration import UsageConfiguration
-from meterlake.stages.usage.cycles import Cycles
+from meterlake.stages.usage.cycles import Cycles, UsageConfiguration
 from meterlake.stages.usage.rows import SqlUsage
 from meterlake.stores.custom_sql import SqlLimits, check_query, limits_of
 from meterlake.stores.lake.lake import Lake

@@ -12,7 +12,7 @@ from meterlake.model.customers.contracts import Contract
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.scopes.compound import ACCOUNT, CUSTOM_FIELDS
 from meterlake.model.values.entity import Configuration, Entity, Record
-from meterlake.stages.usage.configuration import UsageConfiguration
+from meterlake.stages.usage.cycles import UsageConfiguration
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state.billing.accounts.usage_accounts import accounts_apart
 from meterlake.stores.state.core.account_names import account_fields

@@ -36,8 +36,7 @@ from meterlake.stages.usage.compound import (
     calculate,
     read_compound,
 )
-from meterlake.stages.usage.configuration import UsageConfiguration
-from meterlake.stages.usage.cycles import Cycles, MeterCycles
+from meterlake.stages.usage.cycles import Cycles, MeterCycles, UsageConfiguration
 from meterlake.stages.usage.rows import SqlFailure, SqlUsage, UsageRow
 
 # Raises InvalidSql if a query over columns is not allowed.

@@ -21,9 +21,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from meterlake.model.bills.billing_dates import LAST_FIRST_BILL, BillingCycle
+from meterlake.model.calculation import Value
 from meterlake.model.calendar.recurrence import Recurrence
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
@@ -31,6 +33,7 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan, ChildBillingMode
 from meterlake.model.customers.recurring_period import NamedPeriod, epoch_of, recurring
 from meterlake.model.scopes.plan_fields import plans_of
+from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import Period, local_date, midnight, uncovered_periods, zone
 
@@ -39,6 +42,32 @@ EVERY: Final = None
 # Periods do not reach into earlier centuries.
 _EARLIEST: Final = datetime(1001, 1, 1, tzinfo=UTC)
 _FOREVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageConfiguration:
+    """What one run reads of State.
+
+    Attributes:
+        entities: The entities.
+        run: The organization's period that the run is about.
+        account_fields: The custom fields that accounts carry themselves, by account id, under the
+            names that calculations have for them; only if a calculation names one.
+    """
+
+    entities: Configuration
+    run: NamedPeriod
+    account_fields: Mapping[str, Mapping[str, Value]]
+
+    def digest(self) -> str:
+        """What tells it from any other configuration: every version and custom field in it."""
+        versions = {
+            record.id: record.version
+            for kind in self.entities.kinds()
+            for record in self.entities.all(kind)
+        }
+        fields = {id_: dict(values) for id_, values in self.account_fields.items()}
+        return sha256(wire.dumps_sorted([versions, fields]).encode()).hexdigest()
 
 
 class Subscribed(NamedTuple):

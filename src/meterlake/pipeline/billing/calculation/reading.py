@@ -47,7 +47,7 @@ from meterlake.stages.bill.terms.advance_lines import ClosedBills
 from meterlake.stages.bill.terms.no_bill import (
     refuse_overlaps,
 )
-from meterlake.stages.usage.configuration import UsageConfiguration
+from meterlake.stages.usage.cycles import UsageConfiguration
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.buckets import (
