@@ -135,6 +135,7 @@ def test_an_accountant_closes_a_month_without_the_command_line(world, tab, tmp_p
     go_on(tab, world, "Make the month ready for review")
     open_bill_of_acme(tab)
     press(tab, "link", "credit")
+    tab.get_by_label("About which line").select_option(index=1)
     tab.get_by_label("Amount in").fill("1.50")
     tab.get_by_label("Description").fill("Slow days")
     press(tab, "button", "Put it on the bill")
