@@ -14,7 +14,7 @@ _SURE: Final = "sure"
 _NAMED_MAX: Final = 100
 
 
-class Question(NamedTuple):
+class Confirmation(NamedTuple):
     """What one is asked before something happens for ever.
 
     Attributes:
@@ -31,14 +31,14 @@ class Question(NamedTuple):
 
 
 _QUESTIONS: Final = {
-    "lock": Question(
+    "lock": Confirmation(
         "LockBill",
         "Lock",
         " for ever",
         "A locked bill never changes again; nobody can undo this. What turns out to be wrong later"
         " goes on a later bill of the customer, as a credit or a charge.",
     ),
-    "delete": Question(
+    "delete": Confirmation(
         "DeleteBill",
         "Delete",
         "",
@@ -46,7 +46,7 @@ _QUESTIONS: Final = {
         " What it drew from balances and commitments goes back to them. Nobody can undo this: the"
         " next run of its month makes the bill again, with a new id.",
     ),
-    "send": Question(
+    "send": Confirmation(
         "SendBill",
         "Send",
         " by e-mail",

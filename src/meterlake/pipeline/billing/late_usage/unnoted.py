@@ -2,16 +2,17 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from meterlake.model.bills.late_usage import LateUsage, merge_sources, total_of
-from meterlake.pipeline.billing.late_usage.carrying import line_to_carry
-from meterlake.pipeline.billing.late_usage.comparison import LateComparison, compare_with_usage
 from meterlake.pipeline.billing.late_usage.findings import read_unnoted
-from meterlake.stages.bill.late_usage import find_differences
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.late_usage.carried import carried_amounts
 from meterlake.stores.state.billing.late_usage.late_bills import late_bills_by_id
+
+if TYPE_CHECKING:
+    from meterlake.pipeline.billing.late_usage.comparison import LateComparison
 
 # Of bills, by their ids.
 Unnoted = Mapping[str, LateUsage]
@@ -58,6 +59,9 @@ def with_differences(
     ids = {each.bill_id for each in found if _is_new(each, unnoted)}
     if not ids:
         return list(found)
+    # Who looks where nothing came late loads nothing that calculates bills.
+    from meterlake.pipeline.billing.late_usage.comparison import compare_with_usage  # noqa: PLC0415 - loads what calculates bills
+
     with organization.reading() as reader:
         bills = late_bills_by_id(reader, ids)
     snapshot = organization.lake.snapshot()
@@ -79,7 +83,10 @@ def _is_new(late: LateUsage, unnoted: Unnoted) -> bool:
     return late.bill_id in unnoted and late.until == unnoted[late.bill_id].until and late.is_open
 
 
-def _with_difference(reader: Reader, late: LateUsage, comparison: LateComparison) -> LateUsage:
+def _with_difference(reader: Reader, late: LateUsage, comparison: "LateComparison") -> LateUsage:
+    from meterlake.pipeline.billing.late_usage.carrying import line_to_carry  # noqa: PLC0415 - loads what calculates bills
+    from meterlake.stages.bill.late_usage import find_differences  # noqa: PLC0415 - loads what calculates bills
+
     if comparison.failure is not None:
         return replace(late, reason=comparison.failure)
     bill = comparison.bill
