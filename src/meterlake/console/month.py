@@ -179,12 +179,12 @@ def _by_customer(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-# A job that has not ended is worth a look again.
 # Jobs that are looked through, and those that a page shows.
 _JOBS: Final = 50
 _JOBS_SHOWN: Final = 5
 # Customers whose pages the month leads to; others are searched for.
 _CUSTOMERS_MAX: Final = 100
+# A job that has not ended is worth a look again.
 _RUNNING: Final = frozenset({"PENDING", "INITIALIZING", "RUNNING"})
 
 

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from meterlake.api.server.pages import is_on_this_machine
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.page import Visit, page, page_routes, words
 
 RUNS: Final = "/console/runs"
 # Where the thing that a run is about has its own page; the members of the run fill it.
@@ -153,6 +153,5 @@ def _prefect(visit: Visit) -> str:
 
 ROUTES: Final = (
     Route(RUNS, page(list_runs), methods=["GET"], name="ConsoleRuns"),
-    Route(f"{RUNS}/{{id}}", page(show_run), methods=["GET"], name="ConsoleRun"),
-    Route(f"{RUNS}/{{id}}", page(change_run, show_run), methods=["POST"], name="ConsoleRunChange"),
+    *page_routes(f"{RUNS}/{{id}}", show_run, change_run, "ConsoleRun"),
 )

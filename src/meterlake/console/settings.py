@@ -1,11 +1,11 @@
 """The settings of an organization: its time and money, its bills, approval, review and features."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from meterlake.console.shell.entity_forms import (
     ShownField,
@@ -15,7 +15,7 @@ from meterlake.console.shell.entity_forms import (
     shown_fields,
 )
 from meterlake.console.shell.form_fields import FieldKind, FormField, fields_of_resource
-from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.page import Visit, page_routes, words
 from meterlake.model.resources import RESOURCES
 
 SETTINGS: Final = "/console/settings"
@@ -89,9 +89,11 @@ def _grouped(fields: Iterable[ShownField]) -> list[tuple[str, list[ShownField]]]
 
 async def show_settings(visit: Visit) -> Response:
     """All settings that the person may see, as forms."""
-    settings = await visit.api.get("/organizationconfig")
-    lock = await visit.api.find("/billconfig")
-    features = await visit.api.find("/features")
+    settings, lock, features = await asyncio.gather(
+        visit.api.get("/organizationconfig"),
+        visit.api.find("/billconfig"),
+        visit.api.find("/features"),
+    )
     return visit.page(
         "settings.html",
         settings=settings,
@@ -157,8 +159,7 @@ async def change_settings(visit: Visit) -> Response:
 async def _save(visit: Visit) -> str:
     stored: dict[str, Any] = await visit.api.get("/organizationconfig")
     body = await read_document(visit, _fields(), stored)
-    version = visit.field("version")
-    body["version"] = int(version) if version.isdecimal() else version
+    body["version"] = visit.version
     made = await visit.api.send("PUT", "/organizationconfig", body)
     # The person's own pages show the new zone at once; others have it from their next sign-in on.
     visit.session = replace(visit.session, zone=made["timezone"])
@@ -168,12 +169,4 @@ async def _save(visit: Visit) -> str:
     return f"You changed {', '.join(changed)}. It holds for bills from their next calculation on."
 
 
-ROUTES: Final = (
-    Route(SETTINGS, page(show_settings), methods=["GET"], name="ConsoleSettings"),
-    Route(
-        SETTINGS,
-        page(change_settings, show_settings),
-        methods=["POST"],
-        name="ConsoleSettingsChange",
-    ),
-)
+ROUTES: Final = (*page_routes(SETTINGS, show_settings, change_settings, "ConsoleSettings"),)

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.charts import GROUPS, bar_chart
-from meterlake.console.shell.page import Visit, locale_of, page, words
+from meterlake.console.shell.page import Visit, locale_of, page, page_routes, words
 from meterlake.model.configuration.queries import (
     DataExplorerUsageDataFrequency,
     TimePeriod,
@@ -431,7 +431,6 @@ async def explain_quantity(visit: Visit) -> Response:
 
 
 ROUTES: Final = (
-    Route(USAGE, page(show_usage), methods=["GET"], name="ConsoleUsage"),
-    Route(USAGE, page(change_usage, show_usage), methods=["POST"], name="ConsoleUsageChange"),
+    *page_routes(USAGE, show_usage, change_usage, "ConsoleUsage"),
     Route(f"{USAGE}/explain", page(explain_quantity), methods=["GET"], name="ConsoleUsageExplain"),
 )

@@ -14,7 +14,7 @@ from meterlake.console.bills.acts import act_in_words
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.console.shell.people import full_name
 from meterlake.console.shell.session import end_session, origin
 
@@ -34,18 +34,9 @@ _PLACES: Final = (
     ("GetMe", "What you may do", f"{ACCESS}/me"),
 )
 _LOGGED: Final = (
-    *(
-        "accounts",
-        "accountPlans",
-        "aggregations",
-        "balances",
-        "bills",
-        "closings",
-        "commitments",
-        "contracts",
-    ),
-    *("integrationConfigs", "meters", "permissionPolicies", "plans", "policyGrants", "pricings"),
-    *("products", "runs", "webhookDestinations"),
+    *("accounts", "accountPlans", "aggregations", "balances", "bills", "closings", "commitments"),
+    *("contracts", "integrationConfigs", "meters", "permissionPolicies", "plans", "policyGrants"),
+    *("pricings", "products", "runs", "webhookDestinations"),
 )
 # What is no entity has another page than its changes.
 _ELSEWHERE: Final = {
@@ -58,23 +49,37 @@ _ELSEWHERE: Final = {
 SERVICE_USERS: Final = EntityPages("serviceUsers", PROGRAMS, "service user")
 
 
+# Who may have a policy: what people call them, their pages, and their list in the API.
+_PRINCIPALS: Final = (
+    ("People", PEOPLE, "/users"),
+    ("Service users", PROGRAMS, "/serviceusers"),
+    ("Groups", f"{GROUPS}/user", "/resourcegroups/user"),
+)
+
+
+async def _grants_of(
+    visit: Visit, id_: str
+) -> tuple[list[dict[str, Any]], list[tuple[str, str, list[dict[str, Any]]]]]:
+    """The grants of a policy, and everybody who may have one, by kind with the place of their pages."""
+    grants, *rows = await asyncio.gather(
+        visit.api.every(f"/permissionpolicies/{id_}/principals"),
+        *(visit.api.every(path) for *_, path in _PRINCIPALS),
+    )
+    kinds = zip(_PRINCIPALS, rows, strict=True)
+    return grants, [(title, place, found) for (title, place, _), found in kinds]
+
+
 async def _policy_holders(visit: Visit, id_: str) -> list[dict[str, Any]]:
     """Who has a policy, by kind and name."""
-    grants, users, programs, groups = await asyncio.gather(
-        visit.api.every(f"/permissionpolicies/{id_}/principals"),
-        visit.api.every("/users"),
-        visit.api.every("/serviceusers"),
-        visit.api.every("/resourcegroups/user"),
-    )
+    grants, kinds = await _grants_of(visit, id_)
     held = {each.get("principalId") for each in grants}
-    kinds = (
-        ("People", PEOPLE, [(each["id"], full_name(each)) for each in users]),
-        ("Service users", PROGRAMS, [(each["id"], each["name"]) for each in programs]),
-        ("Groups", f"{GROUPS}/user", [(each["id"], each["name"]) for each in groups]),
-    )
     found = []
     for title, place, known in kinds:
-        entities = [(name, f"{place}/{one}") for one, name in known if one in held]
+        entities = [
+            (full_name(each) or each["name"], f"{place}/{each['id']}")
+            for each in known
+            if each["id"] in held
+        ]
         if entities:
             found.append({"title": title, "entities": entities, "more": False})
     if any(each["principalType"] == "SUPPORTUSERS" for each in grants):
@@ -413,16 +418,14 @@ async def list_policies(visit: Visit) -> Response:
 async def show_policy(visit: Visit) -> Response:
     """One policy: what it allows, what it does not, and who has it."""
     id_ = visit.request.path_params["id"]
-    policy, grants, users, programs, groups = await asyncio.gather(
-        visit.api.get(f"/permissionpolicies/{id_}"),
-        visit.api.every(f"/permissionpolicies/{id_}/principals"),
-        visit.api.every("/users"),
-        visit.api.every("/serviceusers"),
-        visit.api.every("/resourcegroups/user"),
+    policy, (grants, kinds) = await asyncio.gather(
+        visit.api.get(f"/permissionpolicies/{id_}"), _grants_of(visit, id_)
     )
-    known = {each["id"]: (each.get("email", ""), f"{PEOPLE}/{each['id']}") for each in users}
-    known |= {each["id"]: (each["name"], f"{PROGRAMS}/{each['id']}") for each in programs}
-    known |= {each["id"]: (each["name"], f"{GROUPS}/user/{each['id']}") for each in groups}
+    known = {
+        each["id"]: (each.get("email") or each["name"], f"{place}/{each['id']}")
+        for _, place, rows in kinds
+        for each in rows
+    }
     return visit.page(
         "access/policy.html",
         policy=policy,
@@ -523,29 +526,11 @@ ROUTES: Final = (
     Route(f"{ACCESS}/me", page(leave_everywhere), methods=["POST"], name="ConsoleLeave"),
     Route(PEOPLE, page(list_people), methods=["GET"], name="ConsolePeople"),
     Route(PEOPLE, page(invite, list_people), methods=["POST"], name="ConsoleInvite"),
-    Route(f"{PEOPLE}/{{id}}", page(show_person), methods=["GET"], name="ConsolePerson"),
-    Route(
-        f"{PEOPLE}/{{id}}",
-        page(change_person, show_person),
-        methods=["POST"],
-        name="ConsolePersonChange",
-    ),
+    *page_routes(f"{PEOPLE}/{{id}}", show_person, change_person, "ConsolePerson"),
     Route(PROGRAMS, page(list_programs), methods=["GET"], name="ConsolePrograms"),
-    Route(f"{PROGRAMS}/{{id}}", page(show_program), methods=["GET"], name="ConsoleProgram"),
-    Route(
-        f"{PROGRAMS}/{{id}}",
-        page(change_program, show_program),
-        methods=["POST"],
-        name="ConsoleProgramChange",
-    ),
+    *page_routes(f"{PROGRAMS}/{{id}}", show_program, change_program, "ConsoleProgram"),
     Route(f"{GROUPS}/{{type}}", page(list_groups), methods=["GET"], name="ConsoleGroups"),
-    Route(f"{GROUPS}/{{type}}/{{id}}", page(show_group), methods=["GET"], name="ConsoleGroup"),
-    Route(
-        f"{GROUPS}/{{type}}/{{id}}",
-        page(change_group, show_group),
-        methods=["POST"],
-        name="ConsoleGroupChange",
-    ),
+    *page_routes(f"{GROUPS}/{{type}}/{{id}}", show_group, change_group, "ConsoleGroup"),
     Route(POLICIES, page(list_policies), methods=["GET"], name="ConsolePolicies"),
     Route(f"{POLICIES}/{{id}}", page(show_policy), methods=["GET"], name="ConsolePolicy"),
     Route(LOG, page(show_log), methods=["GET"], name="ConsoleLog"),

@@ -19,7 +19,7 @@ from meterlake.console.bills.bills import (
 )
 from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.shell.api import ApiRefusalError, rows_of
-from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.values.money import ZERO, exact
 
 _BILL: Final = f"{BILLS}/{{id}}"
@@ -204,8 +204,7 @@ async def bill_statement(visit: Visit) -> Response:
 
 
 ROUTES: Final = (
-    Route(_BILL, page(show_bill), methods=["GET"], name="ConsoleBill"),
-    Route(_BILL, page(change_bill, show_bill), methods=["POST"], name="ConsoleBillChange"),
+    *page_routes(_BILL, show_bill, change_bill, "ConsoleBill"),
     Route(f"{_BILL}/versions", page(show_versions), methods=["GET"], name="ConsoleBillVersions"),
     Route(f"{_BILL}/compare", page(compare_bill), methods=["GET"], name="ConsoleBillCompare"),
     Route(f"{_BILL}/explain", page(explain_bill), methods=["GET"], name="ConsoleExplain"),

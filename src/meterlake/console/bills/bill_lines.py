@@ -15,7 +15,7 @@ from starlette.routing import Route
 from meterlake.console.bills.bills import BILLS
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.charts import bar_chart
-from meterlake.console.shell.page import Visit, locale_of, page, words
+from meterlake.console.shell.page import Visit, locale_of, page, two_places, words
 from meterlake.model.values.period import format_instant
 
 _LINES: Final = f"{BILLS}/{{id}}/lines"
@@ -121,8 +121,7 @@ async def show_memo_form(visit: Visit) -> Response:
 
 def _line_name(line: Mapping[str, Any]) -> str:
     name = line.get("description") or words(line["lineItemType"])
-    whole, _, places = f"{Decimal(line['convertedSubtotal']):f}".partition(".")
-    return f"{line.get('sequenceNumber', '')}. {name} ({whole}.{places.ljust(2, '0')})"
+    return f"{line.get('sequenceNumber', '')}. {name} ({two_places(line['convertedSubtotal'])})"
 
 
 async def _bill_referred_to(

@@ -59,10 +59,7 @@ def _order(sort: str | None, visit: Visit) -> dict[str, str]:
 
 async def name_customers(visit: Visit, bills: Sequence[dict[str, Any]]) -> None:
     """Give bills the names of their customers, as far as the person may read them."""
-    found: dict[str, Any] = {}
-    ids = sorted({each["accountId"] for each in bills})
-    for start in range(0, len(ids), _PAGE_MAX):
-        found |= await visit.api.by_id("/accounts", ids[start : start + _PAGE_MAX])
+    found = await visit.api.by_id("/accounts", (each["accountId"] for each in bills))
     for each in bills:
         each["accountName"] = found.get(each["accountId"], {}).get("name")
 

@@ -14,7 +14,7 @@ from meterlake.console.shell.addresses import ADDRESSES
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.lists import csv_text
-from meterlake.console.shell.page import Visit, page
+from meterlake.console.shell.page import Visit, page, page_routes
 from meterlake.model.values.counted import counted
 
 _TABLE: Final = f"{ADDRESSES['lookupTables']}/{{lookupTableId}}"
@@ -138,11 +138,5 @@ ROUTES: Final = (
         methods=["GET"],
         name="ConsoleLookupRevisionFile",
     ),
-    Route(_REVISION, page(show_revision), methods=["GET"], name="ConsoleLookupRevision"),
-    Route(
-        _REVISION,
-        page(change_revision, show_revision),
-        methods=["POST"],
-        name="ConsoleLookupRevisionChange",
-    ),
+    *page_routes(_REVISION, show_revision, change_revision, "ConsoleLookupRevision"),
 )

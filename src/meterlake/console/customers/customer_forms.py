@@ -196,7 +196,7 @@ async def body_of(
         value = await _typed(visit, each)
         _put(body, list(each.path), value)
     if before is not None:
-        body["version"] = typed_number("version", visit.field("version"))
+        body["version"] = visit.version
     return body
 
 

@@ -4,12 +4,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from meterlake.console.customers.customer_forms import CustomerField
 from meterlake.console.customers.customer_things import CUSTOMERS
 from meterlake.console.shell.api import ApiRefusalError
-from meterlake.console.shell.page import Visit, page
+from meterlake.console.shell.page import Visit, page_routes
 from meterlake.model.values.period import format_instant
 
 _PAGE: Final = 50
@@ -96,7 +95,4 @@ async def _show(visit: Visit) -> Response:
 
 
 _PATH: Final = f"{CUSTOMERS}/{{id}}/links"
-ROUTES: Final = (
-    Route(_PATH, page(_show), methods=["GET"], name="ConsoleLinks"),
-    Route(_PATH, page(change_links, back=_show), methods=["POST"], name="ConsoleLinksChange"),
-)
+ROUTES: Final = (*page_routes(_PATH, _show, change_links, "ConsoleLinks"),)

@@ -6,7 +6,6 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from meterlake.console.customers.customer_forms import (
     CUSTOM,
@@ -26,7 +25,7 @@ from meterlake.console.customers.customer_things import (
 )
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import Column, Listing, show_list
-from meterlake.console.shell.page import PageFunction, Visit, page
+from meterlake.console.shell.page import Visit, page_routes
 from meterlake.model.errors import Invalid
 from meterlake.model.values.period import format_instant, midnight
 
@@ -385,27 +384,19 @@ async def _replace(visit: Visit, found: Mapping[str, Any]) -> Response:
     )
 
 
-def _routes(
-    path: str, show: PageFunction, change: PageFunction | None, name: str, needs: str = ""
-) -> list[Route]:
-    found = [Route(path, page(show, needs=needs), methods=["GET"], name=name)]
-    if change is not None:
-        again = page(change, back=show)
-        found.append(Route(path, again, methods=["POST"], name=f"{name}Change"))
-    return found
-
-
 _CUSTOMER: Final = f"{CUSTOMERS}/{{id}}"
 ROUTES: Final = (
-    *_routes(f"{CUSTOMERS}/new", new_customer, make_customer, "ConsoleCustomerNew", "PostAccount"),
-    *_routes(
+    *page_routes(
+        f"{CUSTOMERS}/new", new_customer, make_customer, "ConsoleCustomerNew", "PostAccount"
+    ),
+    *page_routes(
         f"{_CUSTOMER}/edit", edit_customer, change_customer, "ConsoleCustomerEdit", "PutAccount"
     ),
-    *_routes(f"{_CUSTOMER}/children", list_children, None, "ConsoleChildren"),
-    *_routes(
+    *page_routes(f"{_CUSTOMER}/children", list_children, None, "ConsoleChildren"),
+    *page_routes(
         f"{_CUSTOMER}/children/attach", attach_child, make_child, "ConsoleChildAttach", "PutAccount"
     ),
-    *_routes(f"{_CUSTOMER}/{{kind}}", list_things, None, "ConsoleThings"),
-    *_routes(f"{_CUSTOMER}/{{kind}}/new", new_thing, make_thing, "ConsoleThingNew"),
-    *_routes(f"{_CUSTOMER}/{{kind}}/{{item}}", show_thing, change_thing, "ConsoleThing"),
+    *page_routes(f"{_CUSTOMER}/{{kind}}", list_things, None, "ConsoleThings"),
+    *page_routes(f"{_CUSTOMER}/{{kind}}/new", new_thing, make_thing, "ConsoleThingNew"),
+    *page_routes(f"{_CUSTOMER}/{{kind}}/{{item}}", show_thing, change_thing, "ConsoleThing"),
 )

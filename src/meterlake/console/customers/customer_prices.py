@@ -7,11 +7,10 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from meterlake.console.customers.customer_things import CUSTOMERS
 from meterlake.console.shell.form_texts import typed_number
-from meterlake.console.shell.page import Visit, page
+from meterlake.console.shell.page import Visit, page_routes
 from meterlake.model.values.period import Month, format_instant, midnight
 
 # Empty rows of the form, for bands more than the price has.
@@ -110,7 +109,7 @@ async def change_price(visit: Visit) -> Response:
             return await show_price(visit, effect)
         case "save":
             change = {
-                "version": typed_number("version", visit.field("version")),
+                "version": visit.version,
                 "startDate": _start(visit),
                 "pricingBands": _bands(visit),
             }
@@ -145,7 +144,4 @@ async def _show(visit: Visit) -> Response:
 
 
 _PATH: Final = f"{CUSTOMERS}/{{id}}/prices/{{price}}"
-ROUTES: Final = (
-    Route(_PATH, page(_show), methods=["GET"], name="ConsolePrice"),
-    Route(_PATH, page(change_price, back=_show), methods=["POST"], name="ConsolePriceChange"),
-)
+ROUTES: Final = (*page_routes(_PATH, _show, change_price, "ConsolePrice"),)

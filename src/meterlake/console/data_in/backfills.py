@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, csv_text, show_list
-from meterlake.console.shell.page import SentFile, Visit, page
+from meterlake.console.shell.page import SentFile, Visit, page, page_routes
 from meterlake.model.work.backfill import BackfillStatus
 
 BACKFILLS: Final = "/console/backfills"
@@ -174,11 +174,5 @@ ROUTES: Final = (
         NEW, page(new_backfill, needs="StartBackfill"), methods=["GET"], name="ConsoleBackfillNew"
     ),
     Route(NEW, page(start_backfill, new_backfill), methods=["POST"], name="ConsoleBackfillStart"),
-    Route(f"{BACKFILLS}/{{id}}", page(show_backfill), methods=["GET"], name="ConsoleBackfill"),
-    Route(
-        f"{BACKFILLS}/{{id}}",
-        page(change_backfill, show_backfill),
-        methods=["POST"],
-        name="ConsoleBackfillChange",
-    ),
+    *page_routes(f"{BACKFILLS}/{{id}}", show_backfill, change_backfill, "ConsoleBackfill"),
 )

@@ -3,11 +3,10 @@
 from typing import Any, Final
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.page import Visit, page_routes, words
 from meterlake.model.bills.late_usage import LateUsageStatus
 from meterlake.model.configuration.organization import LateUsagePolicy
 from meterlake.model.values.counted import counted
@@ -95,12 +94,4 @@ async def change_late_usage(visit: Visit) -> Response:
     return visit.go(visit.link(), said)
 
 
-ROUTES: Final = (
-    Route(LATE, page(list_late_usage), methods=["GET"], name="ConsoleLateUsage"),
-    Route(
-        LATE,
-        page(change_late_usage, list_late_usage),
-        methods=["POST"],
-        name="ConsoleLateUsageChange",
-    ),
-)
+ROUTES: Final = (*page_routes(LATE, list_late_usage, change_late_usage, "ConsoleLateUsage"),)

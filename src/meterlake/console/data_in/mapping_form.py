@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from meterlake.console.shell.form_texts import lines_of
 from meterlake.model.measurements.mapped_columns import EPOCH_UNITS
 
 _PREFIX: Final = re.compile(r"rule(\d{1,2})\.(.+)")
@@ -77,7 +78,7 @@ class MappingForm:
     def document(self) -> dict[str, Any]:
         """The mapping that the fields say, as it stands in a file; the API says what is wrong."""
         values = self.values
-        nulls = [*([""] if values.get("blank") else []), *_lines(values.get("nulls", ""))]
+        nulls = [*([""] if values.get("blank") else []), *lines_of(values.get("nulls", ""))]
         account: dict[str, Any] = {
             values.get("account.from") or "column": _typed(values, "account")
         }
@@ -85,13 +86,13 @@ class MappingForm:
             account |= _written(values, "account")
         found = {
             "name": _typed(values, "name"),
-            "files": _lines(values.get("files", "")),
+            "files": lines_of(values.get("files", "")),
             "format": _typed(values, "format"),
             "delimiter": "\t" if values.get("delimiter") == "tab" else values.get("delimiter"),
             "account": account,
             "ts": _instant(values, "ts") or "",
             "ets": _instant(values, "ets"),
-            "uid": _lines(values.get("uid", "")),
+            "uid": lines_of(values.get("uid", "")),
         }
         kept = {name: value for name, value in found.items() if value not in (None, "", [])}
         rules = [_rule(each) for each in self.rules]
@@ -155,10 +156,6 @@ def _guess(what: str, columns: Sequence[str]) -> str:
     )
 
 
-def _lines(text: str) -> list[str]:
-    return [each.strip() for each in text.splitlines() if each.strip()]
-
-
 def _typed(values: Mapping[str, str], name: str) -> str:
     return values.get(name, "").strip()
 
@@ -217,8 +214,8 @@ def _rule(values: Mapping[str, str]) -> dict[str, Any]:
                 found.setdefault("defaults", {})[key] = default
         elif constant:
             found.setdefault("constants", {})[key] = constant
-    when = {each: _lines(values.get(f"when.{each}", "")) for each in ("present", "absent")}
-    pairs = (each.partition("=") for each in _lines(values.get("when.equals", "")))
+    when = {each: lines_of(values.get(f"when.{each}", "")) for each in ("present", "absent")}
+    pairs = (each.partition("=") for each in lines_of(values.get("when.equals", "")))
     equals = {column.strip(): text.strip() for column, _, text in pairs}
     conditions = {name: each for name, each in {**when, "equals": equals}.items() if each}
     return found | ({"when": conditions} if conditions else {})

@@ -18,7 +18,7 @@ from meterlake.console.data_in.mapping_form import (
 )
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, Listing, show_list
-from meterlake.console.shell.page import SentFile, Visit, page
+from meterlake.console.shell.page import SentFile, Visit, page, page_routes
 from meterlake.model.values.documents import to_yaml
 
 MAPPINGS: Final = "/console/data-in/mappings"
@@ -197,11 +197,5 @@ def _beginning(file: SentFile) -> tuple[str, bytes]:
 
 ROUTES: Final = (
     Route(MAPPINGS, page(list_mappings), methods=["GET"], name="ConsoleMappings"),
-    Route(BUILDER, page(build_mapping), methods=["GET"], name="ConsoleMapping"),
-    Route(
-        BUILDER,
-        page(change_mapping, build_mapping),
-        methods=["POST"],
-        name="ConsoleMappingChange",
-    ),
+    *page_routes(BUILDER, build_mapping, change_mapping, "ConsoleMapping"),
 )

@@ -6,11 +6,10 @@ from decimal import Decimal
 from typing import Any, Final
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.page import Visit, page_routes, words
 from meterlake.model.measurements.measurement import CATEGORY_KEYS, FIXED_KEYS, NUMERIC_KEYS
 from meterlake.model.measurements.rejection import Reason
 from meterlake.model.values import wire
@@ -262,18 +261,6 @@ def _with_field(measurement: Mapping[str, Any], name: str, text: str) -> dict[st
 
 
 ROUTES: Final = (
-    Route(REJECTED, page(list_rejected), methods=["GET"], name="ConsoleRejected"),
-    Route(
-        REJECTED,
-        page(change_rejected, list_rejected),
-        methods=["POST"],
-        name="ConsoleRejectedChange",
-    ),
-    Route(f"{REJECTED}/{{id}}", page(show_rejected), methods=["GET"], name="ConsoleRejectedRow"),
-    Route(
-        f"{REJECTED}/{{id}}",
-        page(change_rejected_row, show_rejected),
-        methods=["POST"],
-        name="ConsoleRejectedRowChange",
-    ),
+    *page_routes(REJECTED, list_rejected, change_rejected, "ConsoleRejected"),
+    *page_routes(f"{REJECTED}/{{id}}", show_rejected, change_rejected_row, "ConsoleRejectedRow"),
 )

@@ -17,7 +17,7 @@ from meterlake.console.shell.entity_forms import (
 )
 from meterlake.console.shell.form_fields import FormField
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.values.counted import counted
 
 DATA_OUT: Final = "/console/data-out"
@@ -428,22 +428,10 @@ ROUTES: Final = (
         methods=["POST"],
         name="ConsoleExport",
     ),
-    Route(f"{JOBS}/{{id}}", page(show_job), methods=["GET"], name="ConsoleExportJob"),
-    Route(
-        f"{JOBS}/{{id}}",
-        page(change_job, show_job),
-        methods=["POST"],
-        name="ConsoleExportJobChange",
-    ),
+    *page_routes(f"{JOBS}/{{id}}", show_job, change_job, "ConsoleExportJob"),
     Route(f"{JOBS}/{{id}}/file", page(download), methods=["GET"], name="ConsoleExportFile"),
     Route(WEBHOOKS, page(list_webhooks), methods=["GET"], name="ConsoleWebhooks"),
-    Route(f"{WEBHOOKS}/{{id}}", page(show_webhook), methods=["GET"], name="ConsoleWebhook"),
-    Route(
-        f"{WEBHOOKS}/{{id}}",
-        page(change_webhook, show_webhook),
-        methods=["POST"],
-        name="ConsoleWebhookChange",
-    ),
+    *page_routes(f"{WEBHOOKS}/{{id}}", show_webhook, change_webhook, "ConsoleWebhook"),
     Route(NOTIFICATIONS, page(list_notifications), methods=["GET"], name="ConsoleNotifications"),
     Route(
         f"{NOTIFICATIONS}/{{id}}",

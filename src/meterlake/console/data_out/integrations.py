@@ -12,7 +12,7 @@ from starlette.routing import Route
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.form_fields import FieldKind, FormField
 from meterlake.console.shell.lists import Column, Listing, show_list
-from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.resources import BY_NAME
 from meterlake.model.values.ids import is_id
 
@@ -216,20 +216,8 @@ ROUTES: Final = (
     ),
     *PAGES.routes(),
     Route(INTEGRATIONS, page(list_integrations), methods=["GET"], name="ConsoleIntegrations"),
-    Route(f"{_RUNS}/{{id}}", page(show_run), methods=["GET"], name="ConsoleIntegrationRun"),
-    Route(
-        f"{_RUNS}/{{id}}",
-        page(change_run, show_run),
-        methods=["POST"],
-        name="ConsoleIntegrationRunChange",
-    ),
-    Route(
-        f"{INTEGRATIONS}/{{id}}", page(show_integration), methods=["GET"], name="ConsoleIntegration"
-    ),
-    Route(
-        f"{INTEGRATIONS}/{{id}}",
-        page(change_integration, show_integration),
-        methods=["POST"],
-        name="ConsoleIntegrationChange",
+    *page_routes(f"{_RUNS}/{{id}}", show_run, change_run, "ConsoleIntegrationRun"),
+    *page_routes(
+        f"{INTEGRATIONS}/{{id}}", show_integration, change_integration, "ConsoleIntegration"
     ),
 )

@@ -116,9 +116,11 @@ class ApiClient:
     async def by_id(self, path: str, ids: Iterable[str | None]) -> dict[str, Any]:
         """The rows of a list that have some ids, by id; without ids nobody is asked."""
         wanted = sorted({each for each in ids if each})
-        if not wanted:
-            return {}
-        return {each["id"]: each for each in await self.every(path, ids=",".join(wanted))}
+        found: dict[str, Any] = {}
+        for start in range(0, len(wanted), _PAGE):
+            some = ",".join(wanted[start : start + _PAGE])
+            found |= {each["id"]: each for each in await self.every(path, ids=some)}
+        return found
 
     async def send(self, method: str, path: str, body: Any = None, /, **query: Any) -> Any:
         """The answer of a call that changes something.

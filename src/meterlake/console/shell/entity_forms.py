@@ -33,7 +33,6 @@ a line; nested entities are rows. Fields that a form leaves out stay as they are
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -482,8 +481,7 @@ class EntityPages:
             return await self._edit(visit)
         before = await self._entity(visit)
         body = await read_document(visit, await self._form_fields(visit, before), before)
-        version = visit.field("version")
-        body["version"] = int(version) if re.fullmatch("[0-9]{1,9}", version) else version
+        body["version"] = visit.version
         made = await visit.api.send("PUT", f"{self._path(visit)}/{before['id']}", body)
         return visit.go(self._after(visit, made), f"You changed {label_of(made)}.")
 

@@ -162,7 +162,7 @@ def _value(
         return _map(rows, writing.decimal) if field.kind is FieldKind.MAP else rows
     if field.kind is FieldKind.TICK:
         return bool(texts.get(path))
-    lines = [line for text in texts.get(path, ()) for line in _split(text)]
+    lines = [line for text in texts.get(path, ()) for line in lines_of(text)]
     if field.kind in _SEVERAL or field.kind is FieldKind.LINES:
         return lines or None
     if field.kind is FieldKind.SEGMENTS:
@@ -171,7 +171,8 @@ def _value(
     return _scalar(field, text, writing, before.get(field.name)) if text else None
 
 
-def _split(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
+    """The lines of a text that say something."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

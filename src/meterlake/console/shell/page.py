@@ -21,6 +21,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from meterlake.api.server import body
 from meterlake.api.server.observe import REQUEST_ID
@@ -140,6 +141,12 @@ class Visit:
             raise ApiRefusalError(403, f"Your policies do not allow {operation}.")
 
     @property
+    def version(self) -> int | str:
+        """The version that a form was made of; the API refuses a text that is none."""
+        sent = self.field("version")
+        return int(sent) if re.fullmatch("[0-9]{1,9}", sent) else sent
+
+    @property
     def decimal(self) -> str:
         """What the person's language has before decimals: a point or a comma."""
         return "," if get_decimal_symbol(locale_of(self.request)) == "," else "."
@@ -221,6 +228,24 @@ def page(
                 return await _refused(visit, ApiRefusalError(_FAILED, "The server failed."), None)
 
     return answer
+
+
+def page_routes(
+    path: str, show: PageFunction, change: PageFunction | None, name: str, needs: str = ""
+) -> list[Route]:
+    """The routes of a page and of the action that its form sends, after which it may come back.
+
+    Args:
+        path: Their address.
+        show: Answers the page.
+        change: Carries out what was sent; None if the page has no form.
+        name: What the access log calls the page; the action's name ends with `Change`.
+        needs: As `page` has it, of the page.
+    """
+    found = [Route(path, page(show, needs=needs), methods=["GET"], name=name)]
+    if change is not None:
+        found.append(Route(path, page(change, show), methods=["POST"], name=f"{name}Change"))
+    return found
 
 
 async def _refused(visit: Visit, refusal: ApiRefusalError, back: PageFunction | None) -> Response:
@@ -365,10 +390,15 @@ def percent(part: Decimal, whole: Decimal) -> Decimal:
     return round_amount(divide(hundredfold, whole), 1, RoundingMode.HALF_EVEN)
 
 
+def two_places(value: Decimal | int | str) -> str:
+    """An amount with two decimals or more: `2621.50`."""
+    whole, _, places = f"{Decimal(value):f}".partition(".")
+    return f"{whole}.{places.ljust(2, '0')}"
+
+
 def money(value: Decimal | int | str, currency: str, locale: Locale) -> Markup:
     """An amount with its currency, with two decimals or more."""
-    whole, _, places = f"{Decimal(value):f}".partition(".")
-    shown = number(f"{whole}.{places.ljust(2, '0')}", locale)
+    shown = number(two_places(value), locale)
     return Markup('{} <abbr class="currency">{}</abbr>').format(shown, currency)
 
 

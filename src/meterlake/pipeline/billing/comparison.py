@@ -22,7 +22,7 @@ _SAME: Final = (
 )
 # A line that counts nothing is known by its text.
 _COUNTS: Final = ("aggregationId", "compoundAggregationId", "counterId")
-# Of the bills of one day; more than one stands for contracts that are billed apart.
+# Earlier bills that are looked through for one of the same frequency.
 _LISTED: Final = 50
 
 
@@ -70,11 +70,9 @@ def _bill_before(organization: Organization, bill: Mapping[str, Any]) -> str:
         account_ids=(bill["accountId"],), date_before=date.fromisoformat(str(bill["billDate"]))
     )
     with organization.reading() as reader:
-        found = [each.id for each in lists.bills_by_date(reader, filters, _LISTED)]
-    for id_ in found:
-        former = get_bill(organization, id_)
-        if former["billingFrequency"] == bill["billingFrequency"]:
-            return id_
+        for each in lists.bills_by_date(reader, filters, _LISTED):
+            if each.content.key.frequency == bill["billingFrequency"]:
+                return each.id
     raise NotFound("bill before", bill["id"])
 
 

@@ -1,8 +1,8 @@
 """Rules of pricings: their price bands, where they stand, and what those of aggregations charge for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
@@ -15,6 +15,8 @@ from meterlake.model.scopes.products import product_of_aggregation, product_of_p
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import format_instant
+
+Price = TypeVar("Price", Pricing, CounterPricing)
 
 
 def pricing_aggregation_type(
@@ -107,12 +109,27 @@ def one_price_at_a_time(new: Proposed[Pricing]) -> None:
     """Two pricings of one aggregation in one place never hold at the same time."""
     pricing = new.entity
     name = "aggregation_id" if pricing.aggregation_id else "compound_aggregation_id"
-    for other in new.configuration.where(Pricing, name, getattr(pricing, name)):
-        same = _place(other.entity) == _place(pricing) and other.id != new.id
-        if same and overlap(other.entity, pricing):
-            start = format_instant(pricing.start_date)
+    others = new.configuration.where(Pricing, name, getattr(pricing, name))
+    _refuse_overlap(new, others, _place, "aggregation")
+
+
+def _refuse_overlap(
+    new: Proposed[Price],
+    others: Iterable[Record[Price]],
+    place: Callable[[Price], tuple[object, ...]],
+    what: str,
+) -> None:
+    """Refuse a price that holds while another one of the same thing does, in the same place.
+
+    Raises:
+        Invalid: There is such a time.
+    """
+    for other in others:
+        same = place(other.entity) == place(new.entity) and other.id != new.id
+        if same and overlap(other.entity, new.entity):
+            start = format_instant(new.entity.start_date)
             rule = (
-                f"{display_name(other)} holds {span(other.entity)}, and prices of one aggregation in"
+                f"{display_name(other)} holds {span(other.entity)}, and prices of one {what} in"
                 " one place may not overlap; end that one before, or begin later"
             )
             raise Invalid("startDate", start, rule)
@@ -158,16 +175,8 @@ def counter_in_product_scope(new: Proposed[CounterPricing]) -> None:
 
 def one_counter_price_at_a_time(new: Proposed[CounterPricing]) -> None:
     """Two pricings of one counter in one place never hold at the same time."""
-    pricing = new.entity
-    for other in new.configuration.where(CounterPricing, "counter_id", pricing.counter_id):
-        same = _counter_place(other.entity) == _counter_place(pricing) and other.id != new.id
-        if same and overlap(other.entity, pricing):
-            start = format_instant(pricing.start_date)
-            rule = (
-                f"{display_name(other)} holds {span(other.entity)}, and prices of one counter in one"
-                " place may not overlap; end that one before, or begin later"
-            )
-            raise Invalid("startDate", start, rule)
+    others = new.configuration.where(CounterPricing, "counter_id", new.entity.counter_id)
+    _refuse_overlap(new, others, _counter_place, "counter")
 
 
 def _counter_place(pricing: CounterPricing) -> tuple[object, ...]:
