@@ -1,6 +1,7 @@
 """Usage in the console: questions by their address, as chart, table, SQL, file; saved; explained."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
@@ -15,6 +16,7 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.console_world import CONSOLE, a_console
+from tests.homes import HEADER, configure, csv_row
 from tests.people import allow
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -170,6 +172,30 @@ def test_text_of_the_address_is_only_text(ada):
     for name in ("meter", "where0", "is0", "group", "saved", "customer"):
         ada.go(f"{USAGE}?meter=egress&from=2026-09-01&where0=region&{name}={attack}")
         assert "<script>" not in ada.page.text
+
+
+def test_days_and_relative_times_are_those_of_the_organization(tmp_path):
+    with a_console(tmp_path) as found:
+        settings = {"timezone": "Europe/Berlin", "daysBeforeBillDue": 30}
+        configure(found.home.organization, organizationConfig=settings)
+        last_month = datetime.now(UTC).replace(day=1) - timedelta(days=15)
+        row = csv_row("late", ts=f"{last_month:%Y-%m-%d}T10:00:00Z")
+        found.home.ingest("last-month.csv", HEADER + row)
+        found.join("berlin@example.com", allow())
+        ada = found.browser("berlin@example.com")
+        ada.go(f"{USAGE}?meter=egress&field=gb&by=DAY&from=2026-09-03&to=2026-09-03")
+        assert "Day Sum of Sent Sep 3, 2026 242.5" in ada.text
+        ada.go(
+            f"{USAGE}?meter=egress&field=gb&by=MONTH&group=account&from=2026-09-01&to=2026-09-30"
+        )
+        assert "Sep 1, 2026" in ada.text
+        assert "period=2026-09" in ada.page.text
+        assert "period=2026-08" not in ada.page.text
+        ada.go(f"{USAGE}?meter=egress&field=gb&time=PREVIOUS_MONTH")
+        limits = re.findall(r'title="[\d-]{10} (\d\d:\d\d:\d\d) UTC"', ada.page.text)
+
+    assert limits
+    assert set(limits) <= {"22:00:00", "23:00:00"}
 
 
 # --- The chart ------------------------------------------------------------------------------------

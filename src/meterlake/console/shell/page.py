@@ -436,6 +436,11 @@ def _local(value: str, zone: str) -> datetime:
     return datetime.fromisoformat(value).astimezone(ZoneInfo(zone))
 
 
+def month_of(value: str, zone: str) -> str:
+    """The month in which an instant lies by the clocks of a zone: `2026-10`."""
+    return f"{_local(value, zone):%Y-%m}"
+
+
 def _time(value: str, shown: str) -> Markup:
     utc = f"{datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(value, utc, shown)
@@ -493,6 +498,7 @@ def _templates() -> Environment:
         "instant": instant,
         "starts": starts,
         "ends": ends,
+        "month_of": month_of,
         "period": period,
         "words": words,
         "month": month_name,
