@@ -6,7 +6,9 @@ from html import unescape
 
 import httpx
 import pytest
+from babel import Locale
 
+from meterlake.console.shell.page import page_text
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.customer_links import CustomerLink
@@ -225,3 +227,20 @@ def test_a_refused_link_comes_back_and_readers_make_none(world, ids):
     reader.go(links)
     assert reader.page.status_code == 200
     assert not any(map(reader.offers, ("create", "revoke")))
+
+
+def test_a_line_shows_the_units_that_are_charged():
+    line = {"description": "Tokens", "lineItemType": "USAGE", "unit": "1k tokens"}
+    amounts = {"quantity": "54575628", "units": "54576", "convertedSubtotal": "136.44"}
+    days = {"billDate": "2026-11-01", "startDate": "2026-10-01", "endDate": "2026-11-01"}
+    bill = {**days, "id": NOBODY, "billTotal": "136.44", "currency": "EUR", "timezone": "UTC"}
+    text = page_text(
+        "portal/bill.html",
+        locale=Locale("en"),
+        here="",
+        customer={"name": "Acme"},
+        bill={**bill, "lineItems": [line | amounts]},
+    )
+
+    assert ">54,576<" in text
+    assert "54,575,628" not in text

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from meterlake.model.errors import NotFound
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.bills import list_bills
 from meterlake.pipeline.billing.comparison import _compared, compare_bills
+from meterlake.stores.state.billing.bills.lists import BillFilters
+from meterlake.stores.state.core.pages import Page
 from tests.bill_diffs import make_bills
 from tests.bills import a_home_to_bill
 from tests.homes import HEADER, configure, csv_row
@@ -66,6 +69,25 @@ def test_what_stands_on_one_bill_alone_has_zero_on_the_other(home):
     )
     reverse = compare_bills(home.organization, home.september, october)
     assert reverse["difference"] == -found["difference"]
+
+
+def test_the_bill_before_has_the_same_frequency(home):
+    template = {"code": "weekly", "name": "Weekly", "productId": "weekly", "currency": "USD"}
+    attached = {"code": "w", "accountId": "acme", "planId": "weekly"}
+    configure(
+        home.organization,
+        products=[{"code": "weekly", "name": "Weekly"}],
+        planTemplates=[{**template, "standingCharge": 1, "billFrequency": "WEEKLY"}],
+        plans=[{"code": "weekly", "name": "Weekly", "planTemplateId": "weekly"}],
+        accountPlans=[{**attached, "startDate": "2026-10-01T00:00:00Z"}],
+    )
+    make_october(home, None)
+    page = list_bills(home.organization, BillFilters(), Page(50))
+    acme = [each for each in page["data"] if each["accountCode"] == "acme"]
+    [october] = [each["id"] for each in acme if str(each["billDate"]) == "2026-11-01"]
+    assert {each["billingFrequency"] for each in acme} == {"MONTHLY", "WEEKLY"}
+
+    assert compare_bills(home.organization, october)["formerBillId"] == home.september
 
 
 def test_a_higher_price_alone_is_all_price(home):
