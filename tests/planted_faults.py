@@ -91,7 +91,7 @@ def is_seen(root: Path, fault: Fault) -> bool:
     _write_module(module, fault.planted_in(text))
     paths = [str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "-p", "no:randomly"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "--randomly-dont-reorganize"]
     command.append(f"--hypothesis-profile={UNSHRUNK}")
     try:
         done = subprocess.run(
