@@ -18,6 +18,8 @@ from meterlake.model.work.jobs import JobKind
 
 # What the jobs of bills are called in State.
 KIND: Final = JobKind.BILL
+# The member of a job's result with the bills that it made.
+BILL_IDS: Final = "billIds"
 # As many jobs of an organization may wait or run at a time.
 UNFINISHED_MAX: Final = 10
 _ONE_DAY: Final = timedelta(days=1)

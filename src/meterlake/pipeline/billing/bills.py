@@ -238,10 +238,13 @@ def approve_filtered(organization: Organization, author: str, filters: BillFilte
         Forbidden: Another person is to approve one of them.
     """
     open_transaction = partial(organization.state.transaction, organization.id, author)
+    with organization.reading() as reader:
+        # All of them: the last one stops the first.
+        refuse_own_work(reader, author, pending_ids(reader, filters))
     approved = 0
     while True:
         with open_transaction() as transaction:
-            refuse_own_work(transaction, author, pending_ids(transaction, filters))
+            refuse_own_work(transaction, author, pending_ids(transaction, filters, BATCH))
             count = approve_pending(transaction, filters)
         approved += count
         if count < BATCH:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.jobs import BILL_IDS
 from meterlake.model.bills.left_bill import LeftDifference, describe_left
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unbilled import NoBill, Unpriced
@@ -157,8 +158,6 @@ class RunWatch:
         """Take note of bills, or refusals, of which the transaction is committed."""
 
 
-# The member of a job's result with the bills that it made.
-BILL_IDS: Final = "billIds"
 # Outcomes that give a bill the content of its calculation.
 _WRITTEN: Final = frozenset({BillOutcome.CREATED, BillOutcome.UPDATED})
 _UNWATCHED: Final = RunWatch()

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from meterlake.model.bills.jobs import KIND, BillOrder
+from meterlake.model.bills.jobs import BILL_IDS, KIND, BillOrder
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.errors import Conflict
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.run import BILL_IDS, Billed, BillResult
+from meterlake.pipeline.billing.run import Billed, BillResult
 from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
@@ -83,6 +83,9 @@ def approve_shown_bills(organization: Organization, order: BillOrder, author: st
     waiting = {each.id: each for each in found if each.waits}
     shown, job = _find_shown(organization, waiting)
     approval = Approval(before=len(found) - len(waiting), job=job)
+    with organization.reading() as reader:
+        # All of them: the last one stops the first.
+        refuse_own_work(reader, author, [*shown])
     for ids in chunks_of([id_ for id_ in waiting if id_ in shown], BATCH):
         with organization.transaction(author) as transaction:
             # Somebody may have changed one meanwhile.

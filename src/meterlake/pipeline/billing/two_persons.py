@@ -1,7 +1,8 @@
-"""Two-person approval: who made a bill what it is does not approve it, if the organization wants that.
+"""Two-person approval: who calculated a bill last, or changed its prices, does not approve it.
 
-It is about people and programs by the name that their changes have. What the worker does by itself,
-such as bills and approvals by schedule, is nobody's work.
+The organization decides whether it wants that. It is about people and programs by the name that
+their changes have. What the worker does by itself, such as bills and approvals by schedule, is
+nobody's work: a calculation of it that changes nothing takes the last one from nobody.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from meterlake.stores.state.billing.bills.approval import BillWork, entities_cha
 
 # Who gives a command and no name is nobody in particular.
 _UNNAMED: Final = "cli"
+# Whose calculations count for nobody.
+_NOBODY: Final = (SYSTEM, _UNNAMED, "flow")
 # What people mean by prices.
 _PRICES: Final = (Pricing, CounterPricing, Plan, PlanTemplate, PlanGroup)
 # No time zone is further ahead of UTC: a change on the first day counts wherever that begins.
@@ -47,7 +50,7 @@ def own_work(reader: Reader, author: str, bill_ids: Sequence[str]) -> list[OwnWo
     [config] = reader.all(OrganizationConfig)
     if author == SYSTEM or not config.entity.two_person_approval or not bill_ids:
         return []
-    works = list(read_work(reader, bill_ids))
+    works = read_work(reader, bill_ids, _NOBODY)
     if not works:
         return []
     first = min(each.first_day for each in works)
@@ -65,7 +68,7 @@ def _reason(work: BillWork, author: str, changed: dict[str, datetime]) -> str | 
     if author == _UNNAMED:
         return "you gave no name; say with `--as` who you are"
     if work.calculated_by == author:
-        return "you had it calculated"
+        return "you had it calculated last"
     if author in work.memo_authors:
         return "you put a credit or a debit on it"
     since = datetime.combine(work.first_day, time(), UTC) - _AHEAD
@@ -75,7 +78,7 @@ def _reason(work: BillWork, author: str, changed: dict[str, datetime]) -> str | 
 
 
 def refuse_own_work(reader: Reader, author: str, bill_ids: Sequence[str]) -> None:
-    """Refuse an approval by somebody who made one of the bills what it is.
+    """Refuse an approval by somebody who calculated one of the bills last, or changed its prices.
 
     Raises:
         Forbidden: The organization wants two persons, and there is such a bill.

@@ -1,4 +1,4 @@
-"""Two-person approval: who made a bill what it is may not approve it, where the organization wants that."""
+"""Two-person approval: who calculated last or changed prices may not approve, where the organization wants that."""
 
 import json
 
@@ -11,7 +11,7 @@ from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Forbidden
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import approve_bills, approve_filtered, set_status
-from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job
 from meterlake.pipeline.home.closing_requests import (
     CLOSING_STEPS,
     ClosingAction,
@@ -76,19 +76,75 @@ def test_who_had_a_bill_calculated_does_not_approve_it(server, http, me):
     ids = bills_of(http)
     check = http.post("/bills/approve/check", json={"billIds": list(ids.values())}).json()
     assert {each["accountCode"] for each in check["refused"]} == {"acme", "bolt"}
-    assert {each["reason"] for each in check["refused"]} == {"you had it calculated"}
+    assert {each["reason"] for each in check["refused"]} == {"you had it calculated last"}
     for answer in (
         http.put(f"/bills/{ids['acme']}/status", json={"status": "APPROVED"}),
         http.post("/bills/approve", json={"billIds": list(ids.values())}),
         http.post("/bills/approve", params={"externalInvoiceDateStart": "2026-01-01"}, json={}),
         http.post("/bills/billingperiod/2026-09-30/MONTHLY/approve"),
     ):
-        assert "needs another person's approval: you had it calculated" in refused(answer)
+        assert "needs another person's approval: you had it calculated last" in refused(answer)
     assert approve_bills(server.organization, OTHER, list(ids.values())) == 2
     # What is approved already is nobody's approval once more, and taking it back is nobody's harm.
     assert http.post("/bills/approve", json={"billIds": list(ids.values())}).status_code == 200
     taken = http.put(f"/bills/{ids['acme']}/status", json={"status": "PENDING"})
     assert taken.status_code == 200
+
+
+def test_a_calculation_that_changes_nothing_is_the_last_one(server, http):
+    bill(server.organization, SEPTEMBER, author=OTHER)
+    ids = bills_of(http)
+    again = http.post("/billjobs/recalculate", json={"billIds": [ids["acme"]]}).json()
+    run_bill_job(server.stores, again["id"])
+    assert again["id"] == http.get(f"/bills/{ids['acme']}").json()["billJobId"]
+    check = http.post("/bills/approve/check", json={"billIds": list(ids.values())}).json()
+    assert [each["accountCode"] for each in check["refused"]] == ["acme"]
+    # One bill of theirs stops the others, too.
+    for answer in (
+        http.put(f"/bills/{ids['acme']}/status", json={"status": "APPROVED"}),
+        http.post("/bills/approve", json={"billIds": list(ids.values())}),
+        http.post("/bills/approve", params={"externalInvoiceDateStart": "2026-01-01"}, json={}),
+        http.post("/bills/billingperiod/2026-09-30/MONTHLY/approve"),
+    ):
+        assert "needs another person's approval: you had it calculated last" in refused(answer)
+    assert {each["status"] for each in http.get("/bills").json()["data"]} == {"PENDING"}
+    # Who calculated before is not the last one any more.
+    set_status(server.organization, OTHER, ids["acme"], BillStatus.APPROVED)
+    with pytest.raises(Forbidden):
+        set_status(server.organization, OTHER, ids["bolt"], BillStatus.APPROVED)
+    assert http.put(f"/bills/{ids['bolt']}/status", json={"status": "APPROVED"}).status_code == 200
+
+
+@pytest.mark.parametrize("nobody", [SYSTEM, "cli", "flow"])
+def test_a_calculation_of_nobody_that_changes_nothing_does_not_hide_the_last_one(
+    server, http, me, nobody
+):
+    bill(server.organization, SEPTEMBER, author=OTHER)
+    bill(server.organization, SEPTEMBER, author=me)
+    bill(server.organization, SEPTEMBER, author=nobody)
+    assert "calculated last" in refused(
+        http.post("/bills/approve", json={"billIds": list(bills_of(http).values())})
+    )
+    # What nobody made is nobody's work.
+    assert http.delete(f"/bills/{bills_of(http)['acme']}").status_code == 200
+    bill(server.organization, SEPTEMBER, author=nobody)
+    check = http.post("/bills/approve/check", json={"billIds": list(bills_of(http).values())})
+    assert [each["accountCode"] for each in check.json()["refused"]] == ["bolt"]
+
+
+def test_the_command_that_approves_a_month_refuses_who_calculated_last(server, http, capsys):
+    bill(server.organization, SEPTEMBER, author=OTHER)
+    home = ["--home", str(server.stores.home)]
+    user = http.get("/serviceusers").json()["data"][0]
+    month = ["bill", "--month", "2026-09", *home, "--as", user["name"]]
+    assert run(month) == 0
+    capsys.readouterr()
+    assert run([*month, "--approve"]) == 1
+    assert "you had it calculated last" in capsys.readouterr().err
+    one = ["bill", "approve", "acme/2026-09", *home, "--as", user["name"]]
+    assert run(one) == 1
+    assert "you had it calculated last" in capsys.readouterr().err
+    assert {each["status"] for each in http.get("/bills").json()["data"]} == {"PENDING"}
 
 
 def test_who_set_a_price_or_put_a_line_on_a_bill_does_not_approve_it(server, http, me):
@@ -143,7 +199,7 @@ def test_a_closing_is_approved_by_another_person_than_made_it_ready(server):
     list(run_round(CLOSING_STEPS, executor, organization, lambda: False))
     shown = describe_closing(organization, SEPTEMBER)["review"]
     approve = ClosingRequest(ClosingAction.APPROVE, review=shown)
-    with pytest.raises(Forbidden, match="you had it calculated"):
+    with pytest.raises(Forbidden, match="you had it calculated last"):
         submit_closing(organization, SEPTEMBER, approve, "USER_first")
     submit_closing(organization, SEPTEMBER, approve, OTHER)
     list(run_round(CLOSING_STEPS, executor, organization, lambda: False))

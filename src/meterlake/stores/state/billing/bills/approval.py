@@ -1,12 +1,13 @@
 """Many bills approved at once: those that wait for it, or that nothing speaks against by itself."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Select, bindparam, func, literal, select, update
+from sqlalchemy import Row, Select, bindparam, func, literal, select, update
 
+from meterlake.model.bills.jobs import BILL_IDS, KIND
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.resources.events import BILL as BILL_RESOURCE
 from meterlake.model.resources.events import UPDATED
@@ -22,6 +23,7 @@ from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_CALCULATION, BILL_MEMO, ENTITY_HISTORY
 from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.events.event_tables import EVENT
+from meterlake.stores.state.jobs.table import JOB, JobStatus
 
 # Bills of one transaction: other writers of State wait for as long as it takes.
 BATCH: Final = 400
@@ -33,7 +35,7 @@ def approve_pending(transaction: Transaction, filters: BillFilters) -> int:
 
     Bills that are approved or locked, and those that the lock date closes, are left as they are.
     """
-    found_rows = transaction.connection.execute(_pending(transaction, filters))
+    found_rows = transaction.connection.execute(_pending(transaction, filters).limit(BATCH))
     rows = [row._asdict() for row in found_rows]
     shared = {
         "status": BillStatus.APPROVED.value,
@@ -59,14 +61,15 @@ def approve_pending(transaction: Transaction, filters: BillFilters) -> int:
     return len(rows)
 
 
-def pending_ids(reader: Reader, filters: BillFilters) -> list[str]:
-    """The ids of those that `approve_pending` would approve."""
-    return [row.id for row in reader.connection.execute(_pending(reader, filters))]
+def pending_ids(reader: Reader, filters: BillFilters, most: int | None = None) -> list[str]:
+    """The ids of those that `approve_pending` approves: all of them, or so many that are next."""
+    found = _pending(reader, filters).limit(most)
+    return [row.id for row in reader.connection.execute(found)]
 
 
 def _pending(reader: Reader, filters: BillFilters) -> Select[Any]:
     waiting = replace(filters, status=BillStatus.PENDING, locked=False)
-    return select_bills(reader, waiting).order_by(BILL.c.created, BILL.c.id).limit(BATCH)
+    return select_bills(reader, waiting).order_by(BILL.c.created, BILL.c.id)
 
 
 class WaitingBill(NamedTuple):
@@ -128,7 +131,7 @@ class BillWork(NamedTuple):
     """A bill by what people did for it.
 
     Attributes:
-        calculated_by: Who had it calculated as it is; None if nobody knows.
+        calculated_by: Who had it calculated last, also if nothing changed; None if nobody knows.
         memo_authors: Who changed the lines that people put on it.
         entity_ids: What it was made from.
         first_day: Of its period.
@@ -142,27 +145,65 @@ class BillWork(NamedTuple):
     first_day: date
 
 
-def read_work(reader: Reader, ids: Iterable[str]) -> Iterator[BillWork]:
-    """What people did for some bills, in no particular order; without those that are gone."""
+def read_work(reader: Reader, ids: Iterable[str], nobody: Collection[str]) -> list[BillWork]:
+    """What people did for some bills, in no particular order; without those that are gone.
+
+    Args:
+        reader: Where from.
+        ids: The bills.
+        nobody: Whose calculations do not count that change nothing, as those of schedules do not.
+    """
+    authors: dict[str, set[str]] = {}
+    rows: list[Row[Any]] = []
     for some in chunks_of(dict.fromkeys(ids)):
-        authors: dict[str, set[str]] = {}
         memos = select(BILL_MEMO.c.bill_id, BILL_MEMO.c.modified_by)
         for row in reader.connection.execute(memos.where(BILL_MEMO.c.bill_id.in_(some))):
             authors.setdefault(row.bill_id, set()).add(row.modified_by)
-        same = BILL.c.calculation_id == BILL_CALCULATION.c.id
-        columns = (BILL.c.id, BILL.c.body, BILL.c.pins, BILL_CALCULATION.c.created_by)
-        query = select(*columns).select_from(BILL.outerjoin(BILL_CALCULATION, same))
-        query = query.where(BILL.c.org == reader.org_id, BILL.c.id.in_(some))
-        for row in reader.connection.execute(query):
-            body, pins = wire.loads(row.body), wire.loads(row.pins)
-            yield BillWork(
-                id=row.id,
-                account_code=str(body.get("accountCode", "")),
-                calculated_by=row.created_by,
-                memo_authors=frozenset(authors.get(row.id, ())),
-                entity_ids=frozenset(pins.get("versions", ())),
-                first_day=date.fromisoformat(body["startDate"]),
-            )
+        query = _calculations().where(BILL.c.org == reader.org_id, BILL.c.id.in_(some))
+        rows += reader.connection.execute(query)
+    last = {row.id: row.last_by for row in rows if row.schedule_id is None}
+    last = {id_: by for id_, by in last.items() if by is not None and by not in nobody}
+    last |= _calculated_before(reader, [row for row in rows if row.id not in last], nobody)
+    return [
+        BillWork(
+            id=row.id,
+            account_code=str(wire.loads(row.body).get("accountCode", "")),
+            calculated_by=last.get(row.id, row.content_by),
+            memo_authors=frozenset(authors.get(row.id, ())),
+            entity_ids=frozenset(wire.loads(row.pins).get("versions", ())),
+            first_day=date.fromisoformat(wire.loads(row.body)["startDate"]),
+        )
+        for row in rows
+    ]
+
+
+def _calculations() -> Select[Any]:
+    """Bills with who had them calculated: as they are, and the last time."""
+    columns = (
+        *(BILL.c.id, BILL.c.body, BILL.c.pins, JOB.c.schedule_id, JOB.c.author.label("last_by")),
+        BILL_CALCULATION.c.created_by.label("content_by"),
+        func.coalesce(BILL_CALCULATION.c.created, BILL.c.created).label("content_at"),
+    )
+    content = BILL.outerjoin(BILL_CALCULATION, BILL.c.calculation_id == BILL_CALCULATION.c.id)
+    return select(*columns).select_from(content.outerjoin(JOB, BILL.c.job_id == JOB.c.id))
+
+
+def _calculated_before(
+    reader: Reader, rows: Iterable[Row[Any]], nobody: Collection[str]
+) -> dict[str, str]:
+    """Who had bills calculated last, since they are as they are, that nobody calculated since."""
+    left, found = {row.id: row.content_at for row in rows}, dict[str, str]()
+    if not left:
+        return found
+    query = select(JOB.c.author, JOB.c.finished, JOB.c.result).where(
+        *(JOB.c.org == reader.org_id, JOB.c.kind == KIND, JOB.c.schedule_id.is_(None)),
+        *(JOB.c.author.not_in(nobody), JOB.c.status == JobStatus.COMPLETE.value),
+        JOB.c.finished >= min(left.values()),
+    )
+    for job in reader.connection.execute(query.order_by(JOB.c.finished.desc())):
+        ids = left.keys() & set(wire.loads(job.result or "{}").get(BILL_IDS, ()))
+        found |= {id_: job.author for id_ in ids if job.finished >= left.pop(id_)}
+    return found
 
 
 def entities_changed_by(
