@@ -62,6 +62,7 @@ def test_the_files_meet_every_step_that_the_source_marks(lives):
     assert len(steps) >= 12
 
 
+@pytest.mark.long
 def test_without_a_crash_everything_is_where_it_belongs(lives):
     state = lives.undisturbed["state"]
 

@@ -25,6 +25,7 @@ def test_a_new_resource_is_created_updated_listed_and_deleted_over_http(found):
     assert (found["deleted"], found["gone"]) == (200, 404)
 
 
+@pytest.mark.long
 def test_a_new_resource_is_checked_by_the_rules_of_all(found):
     status, message = found["refused"]
     assert status == 400

@@ -64,6 +64,7 @@ def calculated(path: Path) -> dict[str, Decimal]:
     }
 
 
+@pytest.mark.long
 def test_the_traces_are_taken_in_as_they_are_and_only_once(tmp_path):
     settings = Settings(home=tmp_path / "home", settle_seconds=0)
     made = initialize(settings, "Model Provider")

@@ -225,6 +225,7 @@ def _is_lost(text):
     return no_path or status == "405" or (status.startswith("5") and status != "501")
 
 
+@pytest.mark.long
 def test_every_answer_is_of_the_type_that_the_sdk_expects(nothing, outcomes, found):
     answers = [*nothing.items(), *outcomes.items(), *found.items()]
     assert [each for each in answers if each[1].startswith(("not of its type", "500"))] == []
@@ -279,5 +280,6 @@ def test_every_method_is_called_with_what_it_needs(outcomes):
     assert refused == {}
 
 
+@pytest.mark.long
 def test_no_method_is_left_to_a_later_version(outcomes):
     assert [path for path, text in outcomes.items() if text.startswith("501")] == []

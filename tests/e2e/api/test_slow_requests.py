@@ -251,6 +251,7 @@ def test_a_hundred_thousand_measurements_at_once_are_refused(server, zipped):
     assert "under 512,000 bytes" in found.json()["message"]
 
 
+@pytest.mark.long
 def test_many_small_measurements_are_too_many(server):
     body = b'{"measurements":[' + b",".join([b"{}"] * 100_000) + b"]}"
     with server.http() as client:

@@ -252,6 +252,7 @@ def test_nothing_of_the_other_organization_is_in_any_list_or_search(server, thei
     assert answered[True] > 100
 
 
+@pytest.mark.long
 def test_no_file_behind_a_link_has_anything_of_the_other(our_links, their_links, server, secrets):
     """Answers of the Data Explorer, exports, failed rows, lookup tables and files that were sent."""
     for found, own, others in (
@@ -381,6 +382,7 @@ def test_a_file_that_is_gone_is_told_without_its_place(server):
     assert "a.json" in answer.text
 
 
+@pytest.mark.long
 def test_an_id_that_nobody_checks_is_answered_as_one_that_is_nowhere(server, theirs):
     mapping = writable(theirs["externalmappings"][-1])
     with server.http() as client:

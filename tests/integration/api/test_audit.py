@@ -191,6 +191,7 @@ def test_every_act_on_a_bill_stays_in_the_log_with_its_month_amount_and_reason(t
     assert [each["reason"] for each in found if "reason" in each] == ["Outage", "Outage"]
 
 
+@pytest.mark.long
 def test_a_reopened_month_is_in_the_log_with_its_reason(tmp_path):
     with a_month_to_close(tmp_path / "home") as world:
         world.look()

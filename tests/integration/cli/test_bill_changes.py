@@ -130,6 +130,7 @@ def test_a_bill_is_made_again_by_name(home, command, outcomes):
     assert command("bill", "recalculate", "nobody/2026-09")[0] == 1
 
 
+@pytest.mark.long
 def test_who_is_named_is_the_author_and_needs_the_right_to_it(home, command, outcomes, statuses):
     state, org = home.stores.state, home.org_id
     reads = policy(state, org, allow("config:retrieve"))

@@ -90,6 +90,7 @@ def test_few_calls_lie_between_bill_and_its_first_charge(home):
     assert len(files) <= BILL_FILES, files
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "verb", "arguments"),
     [

@@ -118,6 +118,7 @@ def test_who_is_no_person_of_the_organization_is_refused(command, words, told):
         assert "ada@example.com" in err
 
 
+@pytest.mark.long
 def test_a_name_of_several_people_asks_for_the_address(home, command):
     join(home.stores.state, home.org_id, "ada@other.example")
 

@@ -147,6 +147,7 @@ def test_what_is_wrong_is_told_and_changes_nothing(home, command, words, told):
     assert {each: list(after.all(each)) for each in after.kinds()} == kinds
 
 
+@pytest.mark.long
 def test_a_thing_is_created_shown_changed_and_deleted(command, found):
     create = ("create", "plan", *PLAN, "--standing-charge", "12.345678901234567891")
     code, out, _ = command(*create, "--dry-run")
@@ -281,6 +282,7 @@ def test_the_one_of_its_kind_needs_no_name(home, command, found):
     assert found("show", "organization-config")[0]["daysBeforeBillDue"] == 20
 
 
+@pytest.mark.long
 def test_who_is_named_is_the_author_and_needs_the_right(home, command, found):
     state, org = home.stores.state, home.org_id
     reads = policy(state, org, allow("config:retrieve"))

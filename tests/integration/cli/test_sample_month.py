@@ -148,6 +148,7 @@ def _bill_lines(home):
     }
 
 
+@pytest.mark.long
 def test_exports_and_the_published_file_hold_everything(played, books):
     home, steps = played
     usage, operational = steps["export"]

@@ -138,6 +138,7 @@ def test_the_secret_of_a_key_is_shown_once(ada):
     assert "You deleted the key." in ada.press("key-delete", key=key)
 
 
+@pytest.mark.long
 def test_a_group_gives_its_members_a_policy(ada):
     ada.go(f"{ACCESS}/groups/user/new")
     ada.send({"name": "Finance"})

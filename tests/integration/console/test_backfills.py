@@ -39,6 +39,7 @@ def work(world):
     list(run_round(BACKFILL_STEPS, executor, world.home.organization, lambda: False))
 
 
+@pytest.mark.long
 def test_a_file_is_withdrawn_and_comes_back_by_a_person_with_a_name(world):
     ada = world.browser("ada@example.com")
     ada.go(f"{BACKFILLS}/new?mode=retract&source=twice.csv")

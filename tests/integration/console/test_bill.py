@@ -177,6 +177,7 @@ def total_of(browser, path):
     return total(browser)
 
 
+@pytest.mark.long
 def test_a_locked_bill_leads_to_the_credit_form_of_the_next_one(tmp_path):
     with a_console(tmp_path) as found:
         bill(found.home.organization, Month.parse("2026-08"))

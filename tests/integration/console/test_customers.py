@@ -222,6 +222,7 @@ def test_a_list_of_things_is_a_file_too(eve, ids):
 # --- Changing -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_customer_is_made_edited_attached_and_deleted(eve, ids):
     fields = {**ACCOUNT, "address.locality": "Kiel", "customFields.seats": "12.5"}
     assert "You made Cobalt" in fill(eve, f"{CUSTOMERS}/new", parentAccountId="acme", **fields)
@@ -302,6 +303,7 @@ def test_what_a_customer_has_ends_together(eve, ids):
     assert eve.page.status_code == 400
 
 
+@pytest.mark.long
 def test_a_balance_and_a_commitment_pay_for_some_products_and_lines(world, eve, ids):
     with world.home.organization.reading() as reader:
         [product, *_] = [each.id for each in reader.all(Product)]

@@ -50,6 +50,7 @@ def act(browser, action, **fields):
     return browser.text
 
 
+@pytest.mark.long
 def test_late_usage_says_what_brought_it_and_is_billed_now(world):
     ada = world.browser("ada@example.com")
     ada.go(LATE)
@@ -67,6 +68,7 @@ def test_late_usage_says_what_brought_it_and_is_billed_now(world):
     assert "acme" in ada.page.text
 
 
+@pytest.mark.long
 def test_usage_that_no_run_has_noted_stands_in_the_list_and_in_the_month(tmp_path):
     with late_console(tmp_path) as world:
         unnoted(world)
@@ -110,6 +112,7 @@ def test_the_policy_is_chosen_by_who_may_change_settings(world):
     ada.press("policy", policy="REPORT")
 
 
+@pytest.mark.long
 def test_a_uid_tells_what_became_of_its_measurement(world):
     reader = world.browser("reader@example.com")
     assert "First seen in" not in reader.go(RECEIPT)

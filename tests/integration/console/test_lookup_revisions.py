@@ -34,6 +34,7 @@ def world(tmp_path_factory):
         yield found
 
 
+@pytest.mark.long
 def test_a_revision_is_made_written_published_and_copied(world):
     ada = world.browser("ada@example.com")
     ada.go(TABLES)

@@ -106,6 +106,7 @@ def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ad
     assert "Rejected rows 2" in ada.text
 
 
+@pytest.mark.long
 def test_a_closing_is_a_checklist_that_keeps_its_rounds(ada, world):
     ada.go(PAGE)
     assert "0 of 12 steps are done" in ada.text

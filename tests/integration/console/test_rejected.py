@@ -81,6 +81,7 @@ def test_a_row_is_mended_and_comes_in(ada, name):
     assert len(listed(ada, name)) == 3
 
 
+@pytest.mark.long
 def test_many_rows_are_changed_alike_and_come_in(ada, name):
     meant = listed(ada, name, reason="UndefinedMeter")
     assert len(meant) == 2
@@ -92,6 +93,7 @@ def test_many_rows_are_changed_alike_and_come_in(ada, name):
     assert "Nothing matches" not in ada.text
 
 
+@pytest.mark.long
 def test_ticked_rows_are_dismissed_with_a_reason_and_taken_up_again(ada, name):
     rows = listed(ada, name)
     refused = act(ada, "dismiss", reason="")

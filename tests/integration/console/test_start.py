@@ -41,6 +41,7 @@ def test_who_has_nothing_yet_is_led_to_a_first_bill(world):
     assert ada.offers("sample")
 
 
+@pytest.mark.long
 def test_the_sample_leads_to_its_month(world):
     ada = world.browser("ada@example.com")
     ada.go(CONSOLE)
@@ -121,6 +122,7 @@ def test_a_file_becomes_a_bill(world):
     }
 
 
+@pytest.mark.long
 def test_the_same_file_again_counts_once(world):
     ada, organization = world.browser("ada@example.com"), world.home.organization
     for _ in range(2):
@@ -176,6 +178,7 @@ def test_what_is_wrong_comes_back_filled_in_and_makes_no_usage(world, fields, sa
         assert not any(reader.all(Account))
 
 
+@pytest.mark.long
 def test_a_second_file_has_a_price_of_its_own(world):
     ada, organization = world.browser("ada@example.com"), world.home.organization
     choose(ada, FILE)
@@ -214,6 +217,7 @@ def test_a_price_that_would_not_count_is_refused(world, fields, said):
         assert "cato" not in {each.entity.code for each in reader.all(Account)}
 
 
+@pytest.mark.long
 def test_two_customers_never_become_one(world):
     ada = world.browser("ada@example.com")
     choose(ada, FILE + "\u00c4;2026-10-01;1\nA;2026-10-01;2\n")

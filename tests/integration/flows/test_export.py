@@ -135,6 +135,7 @@ def test_an_export_that_breaks_off_is_not_begun_anew_under_other_names(
     assert sorted(path.name for path in Path(to).rglob("*.gz")) == sorted(names)
 
 
+@pytest.mark.long
 def test_an_export_that_fails_is_told_with_its_reason(home: Path) -> None:
     from flows.export import export_due
 

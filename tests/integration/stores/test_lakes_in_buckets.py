@@ -133,6 +133,7 @@ def test_a_writer_that_lost_the_lock_before_it_began_cannot_commit(home):
     theirs.close()
 
 
+@pytest.mark.long
 def test_nobody_commits_who_never_took_the_lock(home):
     lake = home.organization.lake
     refused = pytest.raises(duckdb.Error, match="replaced")

@@ -95,6 +95,7 @@ def other_machine_of_a_folder(home):
     return open_lake(home.stores.settings, home.org_id)
 
 
+@pytest.mark.long
 @BUCKETS
 def test_ducklake_tries_a_commit_a_hundred_times_for_two_seconds(home):
     with closing(home.organization.lake.connect(read_only=False)) as connection:

@@ -149,6 +149,7 @@ def test_a_file_between_review_and_approval_is_looked_at_first(server, http):
     assert "have changed since that review; look at them again with `GET /closings/2026-09`" in told
 
 
+@pytest.mark.long
 def test_a_review_is_made_again_from_what_came_after_it(server, http):
     before = reviewed(server, http)
     ingest(server, "second", 5)

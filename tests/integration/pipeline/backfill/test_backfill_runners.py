@@ -86,6 +86,7 @@ def test_a_month_that_fails_is_named_and_the_others_are_kept(copies, monkeypatch
         assert start(other).status is BackfillStatus.STAGED
 
 
+@pytest.mark.long
 def test_a_worker_with_another_folder_is_refused(copies, monkeypatch):
     """On another machine a note may be written that the run never sees."""
     monkeypatch.setattr(rederive.partitions, "calculate_part", lambda *_: "elsewhere.json")

@@ -43,6 +43,7 @@ def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
     }
 
 
+@pytest.mark.long
 def test_the_lines_that_people_put_on_a_bill_count_before_and_after(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         bill(home.organization, Month(2026, 9), accounts=["acme"])

@@ -383,6 +383,7 @@ def test_a_store_whose_nth_answer_is_lost_costs_a_try_and_nothing_else(
             again.check()
 
 
+@pytest.mark.long
 def test_a_url_of_another_store_signs_what_was_announced(remote):
     made = announced(remote)
     query = parse_qs(urlsplit(made["url"]).query)
@@ -437,6 +438,7 @@ def test_a_store_that_checks_signatures_takes_what_was_announced_once(new_place,
         assert [receipt.accepted for receipt in work(home)] == [2]
 
 
+@pytest.mark.long
 def test_a_url_that_a_store_signed_opens_one_key_to_one_method_for_its_time(new_place, tmp_path):
     place = new_place("radosgw")
     with a_home(tmp_path, objects=place.url, s3_endpoint=place.server, upload_seconds=2) as home:

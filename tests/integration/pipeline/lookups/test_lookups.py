@@ -230,6 +230,7 @@ def test_columns_stay_as_long_as_there_is_data(organization, at):
     assert changed(organization, at, keys=["rate"], version=1)["keys"] == ("rate",)
 
 
+@pytest.mark.long
 def test_a_copy_makes_a_draft(organization, at):
     lookups.write_data(organization, "a", at, {"items": [US, DE]})
     publish(organization, at)

@@ -270,6 +270,7 @@ def test_any_meter_code_is_a_table(odd, code):
     assert used == [("$x", Decimal("1.25")), ("measure.ts", Decimal(5))]
 
 
+@pytest.mark.long
 def test_no_code_of_a_field_is_in_the_way_of_a_view(odd):
     found = ask(odd[1], "SELECT field, total FROM usage_per_day WHERE meter = 'odd'")
 

@@ -78,6 +78,7 @@ def test_rows_of_days_have_their_own_values_or_none(home):
     assert not any(found[code]["additive"] for code in KINDS)
 
 
+@pytest.mark.long
 def test_one_row_of_the_whole_period_has_the_quantity_of_the_line(home):
     found = usages(home, aggregationFrequency="WHOLE_PERIOD")
 

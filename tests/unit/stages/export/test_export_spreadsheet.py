@@ -89,6 +89,7 @@ def test_the_engine_marks_as_we_do(engine, written):
     assert found == [mark_text(each) for each in written]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "types"),
     [(Source.USAGE, ()), (Source.OPERATIONAL, ("meters", "products", "billLineItems"))],

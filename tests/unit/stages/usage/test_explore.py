@@ -111,6 +111,7 @@ def test_the_boundary_leaves_what_is_wanted(connection):
     )
 
 
+@pytest.mark.long
 @given(
     at=st.datetimes(datetime(1980, 1, 1), datetime(2037, 12, 31)),
     zone=st.sampled_from(["Europe/Berlin", "America/New_York", "Asia/Kathmandu", "UTC"]),

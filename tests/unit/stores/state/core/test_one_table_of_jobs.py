@@ -113,6 +113,7 @@ def migrated_state(stored, clock):
         yield state
 
 
+@pytest.mark.long
 def test_every_file_stands_where_it_stood(migrated_state):
     with migrated_state.reading_home() as connection:
         found = uploads.find_all(connection, [row[0] for row in UPLOADS])
