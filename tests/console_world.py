@@ -144,12 +144,15 @@ class Browser:
         return self.page.url.path
 
     def hidden(self, action: str = "") -> dict[str, str]:
-        """The hidden fields of the form with an action, or of the first form that has some."""
+        """The hidden fields of the form with an action, or what all forms of the page have."""
         forms = re.findall(r"<form\b.*?</form>", self.page.text, flags=re.DOTALL)
+        keys = re.findall(r'name="once" value="([^"]*)"', self.page.text)
         for form in forms:
             fields = re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', form)
             found = {unescape(name): unescape(value) for name, value in fields}
-            if found and (not action or found.get("action") == action):
+            if found and not action:
+                return {**found, **({"once": keys[0]} if keys else {})}
+            if found and found.get("action") == action:
                 return found
         raise AssertionError(f"there is no form {action!r} on {self.path}")
 

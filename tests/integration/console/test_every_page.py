@@ -95,13 +95,18 @@ def test_who_may_do_nothing_sees_no_room(pages):
     assert re.findall(r'<li><a href="/console', first.html) == []
 
 
-def test_every_form_has_the_secret_of_the_session(pages):
-    bare = []
+def test_every_form_has_the_secret_of_the_session_and_a_key_of_its_own(pages):
+    bare, keyless, keys = [], [], []
     for page in pages("administrator"):
         forms = re.findall(r"<form\b[^>]*method=.post.*?</form>", page.html, re.DOTALL)
         bare += [(page.address, form[:200]) for form in forms if 'name="csrf"' not in form]
+        acting = [form for form in forms if 'action="/console/sign-out"' not in form]
+        keyless += [(page.address, form[:200]) for form in acting if 'name="once"' not in form]
+        keys += re.findall(r'name="once" value="([^"]{20,})"', page.html)
 
     assert bare == []
+    assert keyless == []
+    assert len(keys) == len(set(keys)) > 20
 
 
 def test_no_page_shows_a_bare_id_as_the_name_of_something(pages):

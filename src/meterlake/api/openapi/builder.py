@@ -20,6 +20,7 @@ from meterlake.api.openapi.schemas import (
 from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
 from meterlake.api.responses.computed import COMPUTED
 from meterlake.api.server.call import ORGANIZATION, Operation
+from meterlake.api.server.once import KEY_MAX
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import SINGLETON, Verb
 from meterlake.model.values import wire
@@ -86,6 +87,13 @@ _SECURITY: Final[Schema] = {
     }
 }
 
+
+_KEY: Final[Schema] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX},
+}
 
 # Answered without knowing who asks, so these are not among the operations that need permission.
 TOKEN: Final = Operation("GenerateToken", "POST", "/oauth/token", "", "")
@@ -158,6 +166,8 @@ def _operation(operation: Operation, shape: Shape | None) -> Schema:
     if shape is None:
         return {**found, "responses": {**_LATER, **_ERRORS}}
     found["parameters"] += [each.to_document() for each in _query_of(operation, shape)]
+    if operation.method == "POST" and operation not in _OPEN:
+        found["parameters"].append({**_KEY})
     if shape.takes is not None:
         media = {"schema": ref(_name(shape.takes))}
         content = {_JSON: media, **({_FORM: media} if shape.form else {})}

@@ -53,6 +53,7 @@ PARAMETERS: Final = {
     "orgId": "The id of the organization.",
     "id": "The id of the entity.",
     "token": "What the signed URL carries.",
+    "Idempotency-Key": "A text of your own for one request: sent again within a day, it acts once.",
     "month": "A month such as 2026-10, `last` or `current`, by the calendar of the organization.",
     "type": "The type of resources in the group, such as `account`.",
     "account": "The code of an account.",

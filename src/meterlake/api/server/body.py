@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
 
 from meterlake.api.server.protocol import SECONDS, SECONDS_DEFAULT
 from meterlake.model.errors import Invalid, TooLarge, TooSlow, Unsupported
@@ -108,6 +109,22 @@ async def content(request: Request, most: int) -> bytes:
     if encoding != "gzip":
         raise Unsupported("content encoding", encoding, "gzip or identity")
     return _decompress(data, most)
+
+
+async def read_ahead(request: Request) -> tuple[bytes, Request]:
+    """The body's bytes as they came, and a request that still has them.
+
+    Raises:
+        TooLarge: It is larger than `BODY_MAX`.
+        TooSlow: It did not come within the time that the settings give it.
+    """
+    data = await _receive(request, BODY_MAX)
+    messages = iter([{"type": "http.request", "body": data, "more_body": False}])
+
+    async def receive() -> Message:
+        return next(messages, {"type": "http.disconnect"})
+
+    return data, Request(request.scope, receive)
 
 
 async def _receive(request: Request, most: int) -> bytes:

@@ -1,6 +1,7 @@
 """From a request to the answer of its operation: who asks, may they, how often, and then the call."""
 
 import asyncio
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -15,27 +16,33 @@ from starlette.types import Receive, Scope, Send
 from meterlake.api.openapi.builder import query_names
 from meterlake.api.openapi.shapes import SHAPES
 from meterlake.api.responses.envelope import ToldBody
-from meterlake.api.server.answers import WireResponse, failure, message
+from meterlake.api.server import body
+from meterlake.api.server.answers import JsonResponse, WireResponse, failure, message
 from meterlake.api.server.call import Call, Operation
 from meterlake.api.server.fair_threads import COSTLY, FairThreads
 from meterlake.api.server.limits import RateLimits
+from meterlake.api.server.once import KEY_MAX, act_once
 from meterlake.api.server.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
 from meterlake.api.server.visible import permit_query, shown_to, visible_rows
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.catalog.catalog import Features
 from meterlake.model.configuration.access import Principal
 from meterlake.model.configuration.permissions import Permissions
-from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
+from meterlake.model.errors import Forbidden, Invalid, NotAvailable, NotFound, Unauthorized
 from meterlake.model.resources import RESOURCES
 from meterlake.model.resources.unused import without_effect
 from meterlake.model.values.entity import Entity
 from meterlake.pipeline.access.access import KnownPermissions
+from meterlake.pipeline.access.idempotency import IdempotencyKey
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.cautions import CAUTIONS, read_cautions
 from meterlake.stores import Stores
 
 _BEARER: Final = "bearer "
+_KEY: Final = "idempotency-key"
+_REPEATED: Final = "Idempotent-Replayed"
+_WARNING: Final = "Warning"
 _SEARCH: Final = "/search"
 _SHOWN_MAX: Final = 40
 _WRITES: Final = frozenset({"POST", "PUT"})
@@ -179,8 +186,27 @@ class Dispatcher:
         await self._require_enabled(call, operation)
         if operation.handler is None:
             raise NotAvailable(operation.id, operation.detail)
+        if operation.method == "POST" and _KEY in request.headers:
+            return await self._carry_out_once(call, operation)
+        return await self._carry_out(call, operation)
+
+    async def _carry_out_once(self, call: Call, operation: Operation) -> Response:
+        """The answer of an operation; that of the first request, if the same came before."""
+        key = call.request.headers[_KEY]
+        if not 1 <= len(key) <= KEY_MAX:
+            raise Invalid("Idempotency-Key", key, f"it must have 1 to {KEY_MAX} characters")
+        content, call.request = await body.read_ahead(call.request)
+        place = f"{operation.id} {call.request.url.path}?{call.request.url.query}\n".encode()
+        owned = IdempotencyKey(call.org_id, call.author, key, place + content)
+        answer = await act_once(
+            call.stores, owned, lambda: self._carry_out(call, operation), _kept_of
+        )
+        return _repeated(answer) if isinstance(answer, str) else answer
+
+    async def _carry_out(self, call: Call, operation: Operation) -> Response:
+        assert operation.handler is not None
         if operation.id in COSTLY:
-            call.costly = services.costly
+            call.costly = self.services.costly
         found = await operation.handler(call)
         call.costly = None
         found = await shown_to(call, operation, found)
@@ -244,6 +270,20 @@ class Dispatcher:
             raise Forbidden(
                 f"{operation.id} is in {operation.feature}; set that to true in the organization's features"
             )
+
+
+def _kept_of(answer: Response) -> str | None:
+    """What is kept of an answer; files are made anew."""
+    if not isinstance(answer, JsonResponse):
+        return None
+    warning = answer.headers.get(_WARNING)
+    return json.dumps([answer.status_code, warning, bytes(answer.body).decode()])
+
+
+def _repeated(kept: str) -> Response:
+    status, warning, content = json.loads(kept)
+    headers = {_REPEATED: "true", **({} if warning is None else {_WARNING: warning})}
+    return JsonResponse(content, status, headers)
 
 
 def _with_token(call: Call, operation: Operation, found: Any) -> Any:
@@ -314,7 +354,7 @@ def header(sentences: list[str]) -> dict[str, str]:
     """The header of some sentences; a header holds ASCII, and no quotes within quotes."""
     texts = (each.encode("ascii", "replace").decode().replace('"', "'") for each in sentences)
     told = ", ".join(f'299 meterlake "{each}"' for each in texts)
-    return {"Warning": told} if told else {}
+    return {_WARNING: told} if told else {}
 
 
 def _written(operation: Operation, answer: Any) -> Entity | None:

@@ -191,7 +191,7 @@ async def invite(visit: Visit) -> Response:
     link = str(made.get("link", ""))
     if not link:
         return visit.go(PEOPLE, f"You invited {made['email']}: a letter with the link is sent.")
-    visit.form = {}
+    visit.form, visit.has_acted = {}, True
     return await list_people(visit, link if "://" in link else f"{origin(visit.request)}{link}")
 
 
@@ -306,7 +306,9 @@ async def change_program(visit: Visit) -> Response:
             said = await _change_grant(visit, "serviceuser", id_)
         case "new-key":
             # Shown by this answer alone: nothing keeps the secret.
-            return await show_program(visit, await visit.api.send("POST", keys, {}))
+            made = await visit.api.send("POST", keys, {})
+            visit.has_acted = True
+            return await show_program(visit, made)
         case "key-off" | "key-on":
             status = "ACTIVE" if visit.field("action") == "key-on" else "INACTIVE"
             await visit.api.send("PUT", f"{keys}/{key}", {"status": status})

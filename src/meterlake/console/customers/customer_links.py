@@ -64,6 +64,7 @@ async def change_links(visit: Visit) -> Response:
         case "create":
             made = await visit.api.send("POST", place, _body(visit))
             # Not led on: the address is nowhere but in this answer.
+            visit.has_acted = True
             return await show_links(visit, made)
         case "revoke":
             await visit.api.send("POST", f"{place}/{visit.field('link')}/revoke")

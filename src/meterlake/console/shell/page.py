@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from meterlake.api.server import body
 from meterlake.api.server.observe import REQUEST_ID
+from meterlake.console.shell import once
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
 from meterlake.console.shell.navigation import ROOMS, Room
 from meterlake.console.shell.people import author_name, names_of_authors
@@ -74,6 +75,8 @@ class Visit:
         form: The fields of what was sent; empty for a GET.
         files: The files that were chosen in a form, by field.
         refusal: Why the API refused what was sent, if the page comes back with it.
+        has_acted: Whether the form has done something: it does not do that again.
+        led: Where that led to, and what was said of it; None if its answer is a page.
     """
 
     request: Request
@@ -83,6 +86,8 @@ class Visit:
     form: dict[str, list[str]] = field(default_factory=dict)
     files: dict[str, list[SentFile]] = field(default_factory=dict)
     refusal: ApiRefusalError | None = None
+    has_acted: bool = False
+    led: tuple[str, str] | None = None
     _people: dict[str, str] | None = None
 
     def query(self, name: str) -> str | None:
@@ -187,6 +192,7 @@ class Visit:
     def go(self, target: str, said: str = "") -> Response:
         """Lead on to a page after something was done, which that page says."""
         answer = RedirectResponse(target, 303, {"Cache-Control": "no-store"})
+        self.has_acted, self.led = True, (target, said)
         self.session.keep(self.request, answer, said)
         return answer
 
@@ -283,7 +289,7 @@ async def _answered(function: PageFunction, visit: Visit, needs: str) -> Respons
     visit.allowed = frozenset(answer["data"])
     if needs:
         visit.require(needs)
-    return await function(visit)
+    return await (once.carry_out(visit, function) if visit.form else function(visit))
 
 
 async def _read_form(visit: Visit) -> None:
@@ -505,6 +511,7 @@ def _templates() -> Environment:
         "author": author_name,
     }
     environment.filters.update(filters)
+    environment.globals["form_key"] = lambda: secrets.token_urlsafe(18)
     environment.tests["instant"] = is_instant
     environment.tests["currency"] = is_currency
     return environment

@@ -25,6 +25,8 @@ bad code: assertions.
         * Locked                   the bill, or its date, is locked
         * UnbalancedBill           the numbers of a bill do not add up: no document shows it
         * Busy                     another process does this at the moment
+        * KeyReused                a key came with another request before
+        * NotAnswered              nobody knows what became of the request that had the key
         * ObjectExists             an object of that name has other content
             * FileSent             the file of an upload came already
     * TooLarge              413  more than is read at once
@@ -269,6 +271,29 @@ class Busy(Conflict):
 
     def __init__(self, what: str, detail: str) -> None:
         super().__init__(what, detail)
+
+
+class KeyReused(Conflict):
+    """The key came with a request that asked for something else."""
+
+    text = (
+        "Idempotency-Key {0!r} came with another request before; send a new key with each request"
+    )
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+
+
+class NotAnswered(Conflict):
+    """The request that came with the key first has not ended, or nobody knows how it did."""
+
+    text = (
+        "the first request with Idempotency-Key {0!r} has not ended, or its answer is not known;"
+        " look whether it did what you want before you send it with a new key"
+    )
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
 
 
 class CannotMove(Conflict):

@@ -121,3 +121,15 @@ GROUP_MEMBER: Final = Table(
     _author("created_by"),
     Index("resource_group_member_target", "org", "target_id"),
 )
+
+# A request with a key acts once; the answer is encrypted with the key of the home.
+IDEMPOTENCY_KEY: Final = Table(
+    "idempotency_key",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    _org(nullable=False),
+    Column("request_sha256", String(64), nullable=False),
+    _instant("created"),
+    Column("answer", Text),
+    Index("idempotency_key_created", "created"),
+)

@@ -49,6 +49,7 @@ OURS: Final = {
     "event": "id org kind account_id category base_id",
     "event_notification": "notification_id event_id",
     "event_position": "org reader",
+    "idempotency_key": "id org request_sha256 answer",
     "inbox": "id org afterwards",
     "inbox_claim": "id inbox",
     "incident": "org name event_id",
