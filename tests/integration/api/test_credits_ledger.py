@@ -340,3 +340,53 @@ def test_two_jobs_at_once_never_spend_a_cent_twice(world, monkeypatch, days, fir
     again = FEBRUARY in days and first == 1
     made = dict.fromkeys(expected, 1) | {MARCH: 1 + again}
     assert [versions(world, each) for each in accounts] == [made] * 3
+
+
+@pytest.mark.sees("CheckBillRecalculation", "ListChangedBills")
+def test_a_calculation_says_which_other_bills_it_touches_and_which_it_changed(world):
+    account, other = used(world, 60, 60, 60), used(world, 60, 60)
+    world.balance(account, 100)
+    world.bill(account, FEBRUARY, MARCH, APRIL)
+    world.bill(other, FEBRUARY, MARCH)
+    ids = {day: each.id for day, each in world.bills(account).items()}
+    world.sdk.bills.update_status(ids[APRIL], status="APPROVED")
+    world.sdk.bills.lock(ids[APRIL])
+    with world.server.http() as http:
+        chosen = {"billIds": [ids[FEBRUARY]]}
+        touched = http.post("/billjobs/recalculate/check", json=chosen).json()["data"]
+        assert [(each["billDate"], each["relation"]) for each in touched] == [
+            (MARCH, "DRAWS_AFTER"),
+            (APRIL, "DRAWS_AFTER"),
+        ]
+        assert [each["recalculated"] for each in touched] == [True, False]
+        # Who has no balance has no later bill that hangs together with it.
+        alone = {"billIds": [world.bills(other)[FEBRUARY].id]}
+        assert http.post("/billjobs/recalculate/check", json=alone).json() == {"data": []}
+        nobody = {"billIds": ["00000000-0000-4000-8000-000000000000"]}
+        assert http.post("/billjobs/recalculate/check", json=nobody).status_code == 404
+
+        world.use(account, ("2026-01-06", 30))
+        job = http.post("/billjobs/recalculate", json=chosen).json()
+        run_bill_job(world.server.stores, job["id"])
+        changed = http.get(f"/billjobs/{job['id']}/changedbills").json()["data"]
+    # 90 of the 100 are drawn in January now; 10 are left for February, which had 40.
+    assert [
+        (each["billDate"], each["chosen"], each["before"], each["billTotal"]) for each in changed
+    ] == [(FEBRUARY, True, 0, 0), (MARCH, False, 20, 50)]
+    assert world.total(account, APRIL) == 60
+
+
+def test_bills_of_a_family_are_named_and_stay(world):
+    parent = used(world, 10)
+    child = world.sdk.accounts.create(
+        code="child", name="Child", email_address="c@example.com", parent_account_id=parent.id
+    )
+    world.attach(child, "usage", child_billing_mode="CHILD")
+    world.use(child, ("2026-01-05", 5))
+    world.run(FEBRUARY, accounts=[parent, child])
+    with world.server.http() as http:
+        chosen = {"billIds": [world.bills(child)[FEBRUARY].id]}
+        touched = http.post("/billjobs/recalculate/check", json=chosen).json()["data"]
+        assert [
+            (each["accountCode"], each["relation"], each["recalculated"]) for each in touched
+        ] == [(parent.code, "SAME_FAMILY", False)]

@@ -179,3 +179,13 @@ def test_the_lock_date_refuses_as_a_lock_does(home, command, statuses):
     assert "refused" in out
     assert "locked" in err
     assert statuses() == {"acme": "LOCKED", "bolt": "LOCKED"}
+
+
+def test_a_dry_run_lists_what_a_calculation_touches_and_makes_no_bill(command):
+    code, out, err = command("bill", "recalculate", ACME, "--dry-run")
+    assert (code, err) == (0, "")
+    assert "No other bill is touched." in out
+    assert "Dry run: nothing was calculated." in out
+    code, _, err = command("bill", "recalculate", "nobody/2026-09", "--dry-run")
+    assert code == 1
+    assert err.startswith("meterlake: no ")

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
-from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job
 from meterlake.stores.state.events.event_tables import EVENT
 from meterlake.stores.state.integrations.runs import RunContent
 from tests.console_world import CONSOLE, MONTH, a_console
@@ -260,6 +260,25 @@ def test_what_went_to_other_systems_of_a_bill_leads_to_its_tries(world, finance)
     assert "Nothing of this bill went to another system" in finance.text
     open_bill(finance, "bolt")
     finance.press("unapprove")
+
+
+def test_a_calculation_says_before_what_it_touches_and_after_what_it_changed(world):
+    finance = world.browser("finance@example.com")
+    organization = world.home.organization
+    balance = {"code": "paid", "name": "Paid", "accountId": "acme", "currency": "USD"}
+    year = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
+    open_bill(finance, "acme", "2026-08")
+    assert "No other bill is touched" in finance.text
+    configure(organization, balances=[balance | year])
+    open_bill(finance, "acme", "2026-08")
+    assert "Calculated with it: 1 later bill, if less or more is left" in finance.text
+    said = finance.press("recalculate")
+    assert "The worker calculates the bill again. This page shows what changes." in said
+    assert "The worker has not finished" in said
+    run_bill_job(world.home.stores, finance.path.rpartition("/")[2])
+    finance.go(finance.path)
+    assert "None of them changed" in finance.text
+    assert "No other bill changed" in finance.text
 
 
 def read_events_of(reader, resource_id):

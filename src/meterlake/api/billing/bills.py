@@ -10,9 +10,10 @@ from starlette.responses import Response
 from meterlake.api.entities import page, search_criteria
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import content_response, file_response, link
-from meterlake.api.server.visible import RETRIEVE, permit_each
+from meterlake.api.server.visible import RETRIEVE, permit_each, visible_rows
 from meterlake.model.bills.document import AppendixDetail, DocumentFormat
 from meterlake.model.bills.explanation import ROWS_SHOWN, ROWS_SHOWN_MAX
+from meterlake.model.bills.jobs import BillJobRecalculateRequest
 from meterlake.model.bills.requests import (
     ApproveBillsRequest,
     BillStatus,
@@ -34,7 +35,7 @@ from meterlake.pipeline.billing.comparison import compare_bills
 from meterlake.pipeline.billing.differences.compared_contents import NOW, DiffChoice
 from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
-from meterlake.pipeline.billing.jobs import jobs
+from meterlake.pipeline.billing.jobs import jobs, recalculation
 from meterlake.pipeline.billing.open_points import count_open_points, describe_open_points
 from meterlake.pipeline.billing.two_persons import check_approval
 from meterlake.pipeline.billing.verification.verify import verify_bill
@@ -320,6 +321,21 @@ async def recalculate_job(call: Call) -> Any:
     return await call.run(jobs.recalculate, call.organization, call.author, document)
 
 
+async def check_recalculation(call: Call) -> Any:
+    """What else a calculation of chosen bills touches."""
+    ids = read(BillJobRecalculateRequest, await call.document()).bill_ids
+    await permit_each(call, RESOURCE, ids)
+    found = await call.run(recalculation.check_recalculation, call.organization, ids)
+    return {"data": await visible_rows(call, RESOURCE, found["data"], "billId")}
+
+
+async def list_changed(call: Call) -> Any:
+    """What a job changed that made chosen bills again."""
+    job_id = member(call, _JOB)
+    found = await call.run(recalculation.list_changed_bills, call.organization, job_id)
+    return {"data": await visible_rows(call, RESOURCE, found["data"], "billId")}
+
+
 async def list_jobs(call: Call) -> Any:
     """One page of jobs."""
     query, this = call.query, page(call, PAGE_MAX)
@@ -380,7 +396,9 @@ OPERATIONS: Final = (
     _job("ListBillJobs", "GET", "", "retrieve", list_jobs),
     _job("CreateBillJob", "POST", "", "create", create_job),
     _job("RecalculateBillJob", "POST", "/recalculate", "create", recalculate_job),
+    _job("CheckBillRecalculation", "POST", "/recalculate/check", "retrieve", check_recalculation),
     _job("GetBillJob", "GET", "/{id}", "retrieve", get_job),
+    _job("ListChangedBills", "GET", "/{id}/changedbills", "retrieve", list_changed),
     _job("CancelBillJob", "POST", "/{id}/cancel", "update", cancel_job),
     Operation(
         "PreviewBill",

@@ -304,7 +304,11 @@ SHAPES: Final[dict[str, Shape]] = {
     "RecalculateBillJob": Shape(
         takes=BillJobRecalculateRequest, gives=bills.BillJobResponse, errors=_TOO_MANY_JOBS
     ),
+    "CheckBillRecalculation": Shape(
+        takes=BillJobRecalculateRequest, gives=bills.RelatedBillsResponse
+    ),
     "GetBillJob": Shape(gives=bills.BillJobResponse),
+    "ListChangedBills": Shape(gives=bills.ChangedBillsResponse),
     "PreviewBill": Shape(takes=BillJobRequest, gives=BillResponse, query=(flag("debug"),)),
     "CancelBillJob": Shape(gives=bills.BillJobResponse),
     "ListLateUsage": Shape(

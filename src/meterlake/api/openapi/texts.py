@@ -121,6 +121,22 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " Locked bills stay as they are."
         ),
     ),
+    "CheckBillRecalculation": (
+        "Check a calculation of bills",
+        (
+            "Which other bills the calculation of these bills has to do with; nothing is calculated. Bills with"
+            " `recalculated` draw from the same balances and commitments after them: the job calculates them, too,"
+            " if less or more is left. Bills of the SAME_FAMILY are of the same day and of a parent account or a"
+            " child: the job leaves them as they are; name them, too, if usage of all of them changed."
+        ),
+    ),
+    "ListChangedBills": (
+        "List the bills that a job changed",
+        (
+            "The bills that changed by a job which made chosen bills again, each with the total before and after"
+            " it; `chosen` are those that the job names. Other jobs change nothing here."
+        ),
+    ),
     "GetBillJob": (
         "Get a bill job",
         (

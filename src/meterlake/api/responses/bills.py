@@ -9,8 +9,9 @@ from meterlake.api.responses.envelope import response_of
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.differences import CauseKind
 from meterlake.model.bills.explanation import DerivationRule
-from meterlake.model.bills.jobs import BillJobBillingFrequency, BillJobType
+from meterlake.model.bills.jobs import BillJobBillingFrequency, BillJobType, BillRelation
 from meterlake.model.bills.members import LINE_MEMBERS, ShownIn
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.response import response_fields
 from meterlake.model.bills.statement_orders import StatementJobFilters, StatementStatus
 from meterlake.model.bills.verification import DifferenceSubject
@@ -389,6 +390,47 @@ class BillJobResponse(Envelope):
     failures: tuple[BillJobFailure, ...] | None = None
     failure_count: Integer | None = None
     message: Text | None = None
+
+
+class RelatedBillResponse(Value):
+    """Another bill that a calculation of bills has to do with."""
+
+    bill_id: Id
+    account_id: Id
+    account_code: Text
+    bill_date: Day
+    currency: Text
+    bill_total: Number
+    status: BillStatus
+    locked: bool
+    relation: BillRelation
+    recalculated: bool
+
+
+class RelatedBillsResponse(Value):
+    """The other bills that a calculation of bills has to do with."""
+
+    data: tuple[RelatedBillResponse, ...]
+
+
+class ChangedBillResponse(Value):
+    """A bill that a job changed, with its total before and after."""
+
+    bill_id: Id
+    account_id: Id
+    account_code: Text
+    bill_date: Day
+    currency: Text
+    before: Number | None = None
+    bill_total: Number
+    version: Integer
+    chosen: bool
+
+
+class ChangedBillsResponse(Value):
+    """The bills that a job changed."""
+
+    data: tuple[ChangedBillResponse, ...]
 
 
 class EndDatedEntities(Value):

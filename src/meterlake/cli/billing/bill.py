@@ -186,19 +186,66 @@ def bill(
 
 
 def recalculate(
-    *bills: changes.BillNames, options: OrganizationOptions = NO_ORGANIZATION_OPTIONS
+    *bills: changes.BillNames,
+    dry_run: changes.DryRun = False,
+    options: OrganizationOptions = NO_ORGANIZATION_OPTIONS,
 ) -> int:
     """Make bills again, approved or not; if a bill comes out as another one, it waits for approval.
 
-    To see before what would change: `meterlake bill diff BILL --against now`.
+    Later bills that draw from the same balances and commitments are made again with them, if less
+    or more is left. To see which these are: --dry-run. To see what would change of one bill:
+    `meterlake bill diff BILL --against now`.
 
     Example: `meterlake bill recalculate acme/2026-10`
 
     Args:
         bills: The bills, each by its id or the first eight digits of it, by its invoice number, or
             as ACCOUNT/MONTH.
+        dry_run: List the other bills that this touches, and make none.
     """
+    if dry_run:
+        return _list_touched(bills, options)
     return bill(choice=BillChoice(recalculate=bills), options=options)
+
+
+_TOUCHED: Final = {
+    ("DRAWS_AFTER", True): "made again if less or more is left for it",
+    ("DRAWS_AFTER", False): "locked: it stays",
+    ("SAME_FAMILY", False): "of the parent or a child: not made again",
+}
+
+
+def _list_touched(names: "Sequence[str]", options: OrganizationOptions) -> int:
+    """List the other bills that a calculation of some bills touches."""
+    from meterlake.pipeline.billing.jobs.recalculation import check_recalculation
+    from meterlake.pipeline.billing.named_bills import find_bills
+
+    with options.open() as organization:
+        options.permitted(organization, ("config:create", "billjob"))
+        found = check_recalculation(organization, find_bills(organization, names))["data"]
+        amounts = AmountText.read(organization)
+    rows = [
+        {
+            "type": "touchedBill",
+            "bill": each["billId"][: listed_bills.ID_DIGITS],
+            "account": each["accountCode"],
+            "billDate": each["billDate"],
+            "total": each["billTotal"],
+            "currency": each["currency"],
+            "status": each["status"],
+            "becomes": _TOUCHED[each["relation"], each["recalculated"]],
+            "id": each["billId"],
+        }
+        for each in found
+    ]
+    if not options.json:
+        rows = [row | {"total": amounts.money(row["total"], row["currency"])} for row in rows]
+    columns = ("!bill", "!account", "billDate=bill date", "total", "status", "becomes", "+!id")
+    options.output.rows(rows, columns)
+    if not rows:
+        options.output.note("No other bill is touched.")
+    options.output.note("Dry run: nothing was calculated.")
+    return 0
 
 
 def _making(choice: BillChoice) -> str:

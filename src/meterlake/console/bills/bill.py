@@ -18,6 +18,7 @@ from meterlake.console.bills.bills import (
     search_of_ids,
 )
 from meterlake.console.bills.confirmation import ask_first
+from meterlake.console.bills.recalculation import check_recalculation, recalculate
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.values.money import ZERO, exact
@@ -51,6 +52,7 @@ async def show_bill(visit: Visit) -> Response:
         name_customers(visit, [bill]),
     )
     check = await check_approval(visit, [bill])
+    touched = await check_recalculation(visit, [] if bill["locked"] else [id_])
     memos = {each["id"]: "credit" for each in credited} | {each["id"]: "debit" for each in debited}
     return visit.page(
         "bills/bill.html",
@@ -65,6 +67,7 @@ async def show_bill(visit: Visit) -> Response:
         letters=letters,
         own=check.own.get(id_),
         check=check,
+        touched=touched,
         before=around[0],
         after=around[1],
     )
@@ -140,8 +143,7 @@ async def _change(visit: Visit, id_: str) -> Response:
             await visit.api.send("DELETE", place)
             said, target = "You deleted the bill. The next run of its month makes it again.", BILLS
         case "recalculate":
-            await visit.api.send("POST", "/billjobs/recalculate", {"billIds": [id_]})
-            said = "The worker calculates the bill again. Load this page again to see it."
+            return await recalculate(visit, [id_], target)
         case "send":
             body = {"to": visit.field("to") or None, "again": visit.field("again") == "yes"}
             letter = await visit.api.send("POST", f"{place}/send", body)

@@ -11,6 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.confirmation import ask_first
+from meterlake.console.bills.recalculation import (
+    CALCULATED_MAX,
+    check_recalculation,
+    recalculate,
+)
 from meterlake.console.shell.api import ApiRefusalError, file_headers, rows_of
 from meterlake.console.shell.lists import PAGE, Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page, words
@@ -139,7 +144,11 @@ async def show_selection(visit: Visit) -> Response:
     letters = await visit.api.find(f"/bills/{rows[0]['id']}/letters") if rows else None
     pending = [each for each in rows if each["status"] == "PENDING" and not each["locked"]]
     approved = [each for each in rows if each["status"] == "APPROVED" and not each["locked"]]
-    check, _ = await asyncio.gather(check_approval(visit, pending), name_customers(visit, rows))
+    check, touched, _ = await asyncio.gather(
+        check_approval(visit, pending),
+        check_recalculation(visit, [each["id"] for each in pending]),
+        name_customers(visit, rows),
+    )
     return visit.page(
         "bills/selection.html",
         rows=rows,
@@ -149,6 +158,8 @@ async def show_selection(visit: Visit) -> Response:
         pending=pending,
         approvable=[each for each in pending if each["id"] not in check.own],
         check=check,
+        touched=touched,
+        calculated_max=CALCULATED_MAX,
         approved=approved,
         signed=[each for each in rows if each["status"] == "APPROVED"],
         mail=bool(letters and letters["available"]),
@@ -233,6 +244,8 @@ async def change_selection(visit: Visit) -> Response:
     if action in {"pdf", "zip"}:
         body = {"billIds": ids, "format": action}
         return file_of(await visit.api.fetch_made("/bills/download/documents", body))
+    if action == "recalculate":
+        return await recalculate(visit, ids, _back(visit))
     said = await _change(visit, action, ids)
     # What was done has another status now: the list shows it, too.
     return visit.go(_STATUS.sub("", _back(visit)), said)
@@ -250,9 +263,6 @@ async def _change(visit: Visit, action: str, ids: Sequence[str]) -> str:
         case "lock":
             await _each(visit, ids, "lock", None)
             return f"You locked {len(ids)} {'bill' if len(ids) == 1 else 'bills'} for ever."
-        case "recalculate":
-            await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
-            return "The worker calculates the bills again. Load this page again to see them."
         case "send":
             return await _send(visit, ids)
     raise visit.unknown_action("bills")

@@ -20,6 +20,8 @@ from meterlake.model.work.jobs import JobKind
 KIND: Final = JobKind.BILL
 # The member of a job's result with the bills that it made.
 BILL_IDS: Final = "billIds"
+# Of those that it made again, the ones that changed, with the first and last version that it made.
+CHANGED: Final = "changed"
 # As many jobs of an organization may wait or run at a time.
 UNFINISHED_MAX: Final = 10
 _ONE_DAY: Final = timedelta(days=1)
@@ -45,6 +47,17 @@ class BillJobType(StrEnum):
 
     CREATE = "CREATE"
     RECALCULATE = "RECALCULATE"
+
+
+class BillRelation(StrEnum):
+    """Why a bill has to do with another one that is calculated.
+
+    DRAWS_AFTER draws from the same balances and commitments, later; SAME_FAMILY is of the same day,
+    of a parent account or a child.
+    """
+
+    DRAWS_AFTER = "DRAWS_AFTER"
+    SAME_FAMILY = "SAME_FAMILY"
 
 
 class BillJobRequest(Value):

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from meterlake.model.bills.jobs import (
+    CHANGED,
     KIND,
     UNFINISHED_MAX,
     BillJobRecalculateRequest,
@@ -41,6 +42,7 @@ from meterlake.pipeline.billing.jobs.documents import (
     describe_missing_bills,
     job_document,
 )
+from meterlake.pipeline.billing.jobs.recalculation import changed_versions
 from meterlake.pipeline.billing.late_usage.apply import apply_late_policy, settle_late_usage
 from meterlake.pipeline.billing.run import (
     BillResult,
@@ -440,6 +442,8 @@ def _note_result(run: JobRun[BillResult], result: BillResult, *, shown: bool = F
     if shown:
         job.result[SHOWN] = [each.version for each in result.bills if each.would_be is None]
     order = BillOrder.from_wire(job.parameters)
+    if order.bill_ids:
+        job.result[CHANGED] = changed_versions(result)
     if order.makes_bills:
         with stores.state.reading(job.org_id) as reader:
             names = account_names.by_id(reader, order.chosen_accounts or ())
