@@ -290,16 +290,39 @@ def test_a_form_from_elsewhere_does_nothing(ada):
     ada.go(f"{CONSOLE}/bills?month={MONTH}")
     page = re.findall(r'href="(/console/bills/[0-9a-f-]{36})"', ada.page.text)[1]
     before = ada.go(page)
+    evil, whole = "https://evil.example", {"action": "delete", "csrf": ada.hidden()["csrf"]}
+    own = str(ada.page.url)
     for data, headers in (
         ({"action": "delete"}, {}),
         ({"action": "delete", "csrf": "x" * 43}, {}),
-        ({"action": "delete", "csrf": ada.hidden()["csrf"]}, {"Origin": "https://evil.example"}),
+        (whole, {"Origin": evil}),
+        (whole, {"Origin": "null"}),
+        (whole, {"Origin": evil, "Sec-Fetch-Site": "same-origin", "Referer": own}),
+        (whole, {"Sec-Fetch-Site": "cross-site", "Referer": own}),
+        (whole, {"Sec-Fetch-Site": "same-site"}),
+        (whole, {"Sec-Fetch-Site": "none"}),
+        (whole, {"Referer": f"{evil}/?{own}"}),
+        (whole, {"Referer": ""}),
     ):
         ada.page = ada.client.post(page, data=data, headers=headers)
         assert ada.page.status_code == 400
         assert "the form is not from here" in ada.text
         ada.go(page)
     assert ada.text == before
+
+
+@pytest.mark.parametrize("said", ["Origin", "Sec-Fetch-Site", "Referer"])
+def test_a_form_from_here_counts_by_whatever_its_browser_says(ada, said):
+    ada.go(f"{CONSOLE}/catalogue/debitReasons/new")
+    page = str(ada.page.url)
+    values = {
+        "Origin": page.partition(CONSOLE)[0],
+        "Sec-Fetch-Site": "same-origin",
+        "Referer": page,
+    }
+    ada.send({**ada.hidden(), "name": said}, **{said: values[said]})
+
+    assert f"You created the debit reason {said}" in ada.text
 
 
 def test_the_cookie_is_for_the_server_alone(ada):
