@@ -152,12 +152,28 @@ def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
     assert total(finance) == before
 
 
+def test_an_amount_is_typed_as_the_language_writes_it(world, finance):
+    path = open_bill(finance, "acme", "2026-08")
+    before = total(finance)
+    german = world.browser("finance@example.com")
+    german.client.headers["Accept-Language"] = "de"
+    german.go(f"{path}/memos/debit/new")
+    german.send(memo_fields(german, **AUGUST, amount="1.234"))
+    assert "it may mean 1,234 or 1234" in german.text
+    german.send(memo_fields(german, **AUGUST, amount="1.234,50"))
+    assert total(german) == before + Decimal("1234.5")
+    german.go(link(german, "Change or take away"))
+    assert 'value="1234,5' in german.page.text
+    german.press("delete")
+    assert total(german) == before
+
+
 def test_a_credit_above_the_bill_is_asked_for_once_more(finance):
     path = open_bill(finance, "acme", "2026-08")
     before = total(finance)
     finance.go(f"{path}/memos/credit/new")
     finance.send(memo_fields(finance, **AUGUST, amount="1e3"))
-    assert "amount must be a number such as 12.50" in finance.text
+    assert "it must be a number such as 12.50" in finance.text
     finance.go(f"{path}/memos/credit/new")
     finance.send(memo_fields(finance, **AUGUST, amount="1000"))
     assert "more than the whole bill" in finance.text
@@ -202,7 +218,7 @@ def test_what_the_api_refuses_of_a_debit_comes_back_filled_in(finance):
     finance.go(f"{path}/memos/debit/new")
     for changes, words in (
         ({"amount": "0"}, "amount"),
-        ({"amount": "much"}, "amount must be a number such as 12.50"),
+        ({"amount": "much"}, "it must be a number such as 12.50"),
         ({"first": "2026-09-20"}, "servicePeriodEndDate"),
         ({"last": "soon"}, "a day must be such as 2026-10-31"),
     ):

@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from urllib.parse import quote
 
 import pytest
 from argon2 import PasswordHasher
@@ -322,7 +323,13 @@ def test_a_table_of_factors_decides_by_line(finance):
     browser = finance.browser("finance@example.com")
     browser.go(f"{RAISE}?plans=basic&from=2026-10-01&factors=sent,%202%0Abasic,%20sent,%203")
     assert "× 3" in browser.text
-    browser.go(f"{RAISE}?plans=basic&from=2026-10-01&factors=much")
+    place = f"{RAISE}?plans=basic&from=2026-10-01&factors="
+    for language, factors in (("en", "sent,2.5"), ("de", "basic; sent; 2,5"), ("de", "sent, 2,5")):
+        browser.client.headers["Accept-Language"] = language
+        browser.go(f"{place}{quote(factors)}")
+        assert f"× {'2,5' if language == 'de' else '2.5'}" in browser.text
+    browser.client.headers["Accept-Language"] = "en"
+    browser.go(f"{place}much")
     assert browser.page.status_code == 400
     assert "write an aggregation and a factor" in browser.text
 

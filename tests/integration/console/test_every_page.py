@@ -15,7 +15,7 @@ from meterlake.pipeline.access import login
 from meterlake.pipeline.access.customer_links import create_link
 from meterlake.pipeline.billing import bills as bill_verbs
 from meterlake.stores.state.core.pages import Page as Part
-from tests.console_world import sample_console, shape_of
+from tests.console_world import FormReader, sample_console, shape_of
 from tests.people import allow, deny
 
 pytestmark = pytest.mark.long
@@ -107,6 +107,51 @@ def test_every_form_has_the_secret_of_the_session_and_a_key_of_its_own(pages):
     assert bare == []
     assert keyless == []
     assert len(keys) == len(set(keys)) > 20
+
+
+NUMBER_FIELD = re.compile(r'<input\b[^>]*(?:inputmode="(?:decimal|numeric)"|type="number")[^>]*>')
+
+
+def test_every_form_shows_and_takes_numbers_as_the_language_writes_them(world):
+    """In German 1,5 has a comma, and 1.234 may be two numbers, which every form has to ask about."""
+    german = world.browser("administrator@example.com")
+    german.client.headers["Accept-Language"] = "de"
+    shown, taken, asked = {}, {}, set()
+    for address in german.crawl():
+        page = german.page
+        for html in re.findall(r"<form\b.*?</form>", page.text, re.DOTALL):
+            fields = [
+                dict(re.findall(r'([a-z]+)="([^"]*)"', each)) for each in NUMBER_FIELD.findall(html)
+            ]
+            for each in fields:
+                if "." in each["value"]:
+                    shown[address, each["name"]] = each["value"]
+                place = shape_of(address), re.sub(r"\d+", "0", each["name"])
+                if place not in asked:
+                    asked.add(place)
+                    answer = send_number(german, address, html, each["name"])
+                    if "it may mean 1,234 or 1234" not in unescape(answer.text):
+                        taken[place] = answer.text[-300:]
+        assert "ith a point" not in page.text, address
+        german.page = page
+
+    assert (shown, taken) == ({}, {})
+    assert {
+        ("/console/bills/{}/memos/credit/new", "amount"),
+        ("/console/bills/{}/memos/debit/new", "amount"),
+        ("/console/catalogue/pricings/new", "pricingBands.0.unitPrice"),
+        ("/console/catalogue/raise-prices", "by"),
+    } <= asked
+
+
+def send_number(browser, address, html, name):
+    """The answer to a form with a number that may be two in one field."""
+    forms = FormReader()
+    forms.feed(html.replace('method="get"', 'method="post"'))
+    fields = {**forms.found[0], name: ["1.234"]}
+    if 'method="get"' in html:
+        return browser.client.get(address.partition("?")[0], params=fields)
+    return browser.client.post(address, data=fields)
 
 
 def test_no_page_shows_a_bare_id_as_the_name_of_something(pages):

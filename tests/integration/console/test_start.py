@@ -122,6 +122,19 @@ def test_a_file_becomes_a_bill(world):
     }
 
 
+def test_a_price_is_typed_as_the_language_writes_it(world):
+    ada = world.browser("ada@example.com")
+    ada.client.headers["Accept-Language"] = "de"
+    choose(ada, FILE)
+    assert "Such as 0,02" in ada.text
+    for price, told in (("1.234", "it may mean 1,234 or 1234"), ("-0,02", "it must be 0 or more")):
+        make(ada, price=price)
+        assert told in ada.text
+    # The customers have this price already, or get it now.
+    make(ada, price="0,02")
+    assert "Accepted 3 rows of 2 customers" in ada.text
+
+
 @pytest.mark.long
 def test_the_same_file_again_counts_once(world):
     ada, organization = world.browser("ada@example.com"), world.home.organization

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from meterlake.api.openapi.examples import example_id, request_example
 from meterlake.console.shell.form_fields import FieldKind, fields_of_body, fields_of_resource
-from meterlake.console.shell.form_texts import document_of, local_text, texts_of, typed_number
+from meterlake.console.shell.form_texts import document_of, local_text, texts_of
+from meterlake.console.shell.numbers import typed_number
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import RESOURCES
 from meterlake.model.values import wire

@@ -1,6 +1,5 @@
 """Pages of the lines of a bill: where one comes from, and those that people put on the bill."""
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,6 +14,7 @@ from starlette.routing import Route
 from meterlake.console.bills.bills import BILLS
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.charts import bar_chart
+from meterlake.console.shell.numbers import needed_number
 from meterlake.console.shell.page import Visit, locale_of, page, two_places, words
 from meterlake.model.values.period import format_instant
 
@@ -183,7 +183,7 @@ def _memo_of(visit: Visit, bill: Mapping[str, Any]) -> dict[str, Any]:
     kind, line_id = _kind(visit), visit.field("line")
     line = next((each for each in bill["lineItems"] if each["id"] == line_id), None)
     body: dict[str, Any] = {
-        "amount": _amount(visit.field("amount")),
+        "amount": needed_number("amount", visit.field("amount"), visit.decimal),
         "description": visit.field("description"),
         f"{kind}ReasonId": visit.field("reason") or None,
         "servicePeriodStartDate": _instant(visit.field("first"), bill, 0),
@@ -198,12 +198,6 @@ def _memo_of(visit: Visit, bill: Mapping[str, Any]) -> dict[str, Any]:
             "accountingProductId": line.get("accountingProductId") or product,
         }
     return {name: value for name, value in body.items() if value is not None}
-
-
-def _amount(text: str) -> Decimal:
-    if not re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?", text, re.ASCII):
-        raise ApiRefusalError(400, f"amount must be a number such as 12.50, not {text!r}")
-    return Decimal(text)
 
 
 def _refuse_above(amount: Decimal, bill: Mapping[str, Any]) -> None:

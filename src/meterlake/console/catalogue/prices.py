@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from meterlake.console.shell.addresses import address_of
 from meterlake.console.shell.entity_forms import label_of
-from meterlake.console.shell.form_texts import typed_number
+from meterlake.console.shell.numbers import needed_number, typed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
@@ -56,26 +56,38 @@ def _next_month(visit: Visit) -> str:
 
 def _asked(visit: Visit) -> dict[str, Any]:
     """What the address, or the form, says."""
-    decimals = visit.field("decimals") or visit.query("decimals") or ""
     several = visit.form.get("plans") or visit.request.query_params.getlist("plans")
     texts = {name: visit.field(name) or visit.query(name) for name in _FIELDS}
     return {
         "plans": list(several),
         "from": texts["from"],
-        "by": _number("by", texts["by"]) if texts["by"] else None,
-        "factors": list(_factors(texts["factors"] or "")),
-        "decimals": int(decimals) if re.fullmatch("[0-9]{1,2}", decimals) else None,
+        "by": needed_number("by", texts["by"], visit.decimal) if texts["by"] else None,
+        "factors": list(_factors(texts["factors"] or "", visit.decimal)),
+        "decimals": typed_number("decimals", texts["decimals"], visit.decimal)
+        if texts["decimals"]
+        else None,
         "effectMonth": texts["effect"] or None,
     }
 
 
-_FIELDS: Final = ("from", "by", "factors", "effect")
+_FIELDS: Final = ("from", "by", "factors", "effect", "decimals")
+# Of a line with a factor; a comma without a space may stand before the decimals.
+_BETWEEN: Final = (r";", r",\s+", r",")
 
 
-def _factors(text: str) -> Iterator[dict[str, Any]]:
+def _cells(line: str, decimal: str) -> list[str]:
+    """The parts of a line: they end where the last one is a number."""
+    for between in _BETWEEN:
+        cells = [each.strip() for each in re.split(between, line)]
+        if len(cells) > 1 and isinstance(typed_number("factors", cells[-1], decimal), Decimal):
+            return cells
+    return [each.strip() for each in line.split(",")]
+
+
+def _factors(text: str, decimal: str) -> Iterator[dict[str, Any]]:
     """The lines of a table: `aggregation, factor`, or `plan, aggregation, factor`."""
     for line in text.splitlines():
-        *names, factor = (each.strip() for each in line.split(","))
+        *names, factor = _cells(line, decimal)
         if not line.strip():
             continue
         if not 0 < len(names) <= _NAMES_MAX:
@@ -84,15 +96,8 @@ def _factors(text: str) -> Iterator[dict[str, Any]]:
         named = dict(zip(("aggregation", "plan"), reversed(names), strict=False))
         yield {
             **{name: each for name, each in named.items() if each},
-            "by": _number("factors", factor),
+            "by": needed_number("factors", factor, decimal),
         }
-
-
-def _number(name: str, text: str) -> Decimal:
-    found = typed_number(name, text)
-    if isinstance(found, str):
-        raise Invalid(name, text, "it must be a number such as 1.07")
-    return found
 
 
 async def apply_prices(visit: Visit) -> Response:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 from meterlake.console.shell.api import ApiRefusalError
-from meterlake.console.shell.form_texts import typed_number
+from meterlake.console.shell.numbers import typed_number, written_number
 from meterlake.console.shell.page import Visit
 from meterlake.model.values.period import format_instant, midnight
 
@@ -92,9 +92,7 @@ class CustomerField:
             case "last_day":
                 return str(date.fromisoformat(str(found)) - _ONE_DAY)
             case _:
-                return (
-                    f"{found:f}".replace(".", decimal) if isinstance(found, Decimal) else str(found)
-                )
+                return written_number(found, decimal) if isinstance(found, Decimal) else str(found)
 
     def chosen(self, document: Mapping[str, Any], visit: Visit) -> Sequence[str]:
         """Which of several are ticked: those that were sent, if the form comes back."""

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import date
+from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
 from meterlake.console.customers.customer_things import CUSTOMERS
-from meterlake.console.shell.form_texts import typed_number
+from meterlake.console.shell.numbers import typed_number
 from meterlake.console.shell.page import Visit, page_routes
 from meterlake.model.values.period import Month, format_instant, midnight
 
@@ -52,7 +53,7 @@ def _rows(visit: Visit, price: Mapping[str, Any]) -> list[dict[str, str]]:
     """The bands of the form: what was typed, or what holds, and some empty ones."""
     typed = _typed(visit)
     held = typed or [
-        {name: f"{band.get(name, 0):f}".replace(".", visit.decimal) for name in _BAND}
+        {name: visit.written(Decimal(band.get(name, 0))) for name in _BAND}
         for band in price["pricingBands"]
     ]
     return [*held, *(dict.fromkeys(_BAND, "") for _ in range(_MORE_BANDS))]

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from meterlake.console.shell.form_fields import FieldKind, FormField
+from meterlake.console.shell.numbers import typed_number, written_number
 from meterlake.model.errors import Invalid
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
@@ -20,12 +21,6 @@ from meterlake.model.values.period import format_instant
 # The texts of a form's fields by their names; those of rows have the number of the row in them.
 Texts = Mapping[str, list[str]]
 
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,60}(\.[0-9]{1,60})?")
-# With a comma before the decimals, or commas between thousands; three digits may be either.
-_COMMA: Final = re.compile(r"[+-]?([0-9]{1,60}|[0-9]{1,3}(\.[0-9]{3}){1,15}),[0-9]{1,60}")
-_THOUSANDS: Final = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3}){1,15}\.[0-9]{1,60}")
-_THREE: Final = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")
-_BETWEEN_DIGITS: Final = re.compile(r"(?<=[0-9])[\s'\u2019](?=[0-9]{3})")
 _ROW: Final = re.compile(r"[0-9]{1,6}")
 _SEVERAL: Final = frozenset({FieldKind.CHOICES, FieldKind.REFERENCES})
 _YES_NO: Final = {"true": True, "false": False}
@@ -65,7 +60,7 @@ def _rows(field: FormField, value: Any, decimal: str) -> Iterator[Mapping[str, A
         return
     for name, item in value.items():
         kind = "NUMBER" if isinstance(item, Decimal | int) else "TEXT"
-        text = plain(Decimal(item)).replace(".", decimal) if kind == "NUMBER" else item
+        text = written_number(Decimal(item), decimal) if kind == "NUMBER" else item
         yield {"name": name, "value": text, "type": kind}
 
 
@@ -195,31 +190,6 @@ def _scalar(field: FormField, text: str, writing: _Writing, before: Any) -> Any:
                 raise Invalid(field.name, text[:80], "it must be JSON") from None
         case _:
             return text
-
-
-def typed_number(name: str, text: str, decimal: str = ".") -> Decimal | str:
-    """A number as people write it: `1234.5`, `1,50`, `1.234,56`, `1 234.56`.
-
-    What is none stays the text that it is: the API says so in its own words.
-
-    Args:
-        name: The field.
-        text: What was typed.
-        decimal: What the person's language has before decimals: a point or a comma.
-
-    Raises:
-        Invalid: It may be two numbers: `1,234` where decimals stand after a point.
-    """
-    found = _BETWEEN_DIGITS.sub("", text.strip())
-    other = "," if decimal == "." else "."
-    if _THREE.fullmatch(found) and other in found:
-        rule = f"it may mean {found.replace(other, decimal)} or {found.replace(other, '')}"
-        raise Invalid(name, text, f"{rule}; write one of them")
-    if _COMMA.fullmatch(found):
-        found = found.replace(".", "").replace(",", ".")
-    elif _THOUSANDS.fullmatch(found):
-        found = found.replace(",", "")
-    return Decimal(found) if _NUMBER.fullmatch(found) else text
 
 
 def _instant(text: str, zone: str) -> str:

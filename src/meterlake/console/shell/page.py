@@ -28,6 +28,7 @@ from meterlake.api.server.observe import REQUEST_ID
 from meterlake.console.shell import once
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
 from meterlake.console.shell.navigation import ROOMS, Room
+from meterlake.console.shell.numbers import written_number
 from meterlake.console.shell.people import author_name, names_of_authors
 from meterlake.console.shell.session import ConsoleSession, api_of, begin_sign_in, origin
 from meterlake.model.errors import Invalid, MeterlakeError
@@ -155,6 +156,10 @@ class Visit:
     def decimal(self) -> str:
         """What the person's language has before decimals: a point or a comma."""
         return "," if get_decimal_symbol(locale_of(self.request)) == "," else "."
+
+    def written(self, value: Any) -> Any:
+        """A number as fields show it; anything else as it is."""
+        return written_number(value, self.decimal) if isinstance(value, Decimal) else value
 
     @property
     def request_id(self) -> str:

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.month import MONTHS
+from meterlake.console.shell.numbers import needed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
@@ -242,7 +243,7 @@ def _read_usage(visit: Visit) -> _Usage:
         what,
         code,
         visit.field("unit") or "1",
-        _number(visit.field("price"), "price"),
+        _price(visit),
         visit.field("currency"),
         customers,
         measurements,
@@ -266,6 +267,13 @@ def _number(text: str, place: str) -> Decimal:
     if not _is_number(text) or Decimal(text) < 0:
         raise Invalid(place, text, "it must be a number of 0 or more, with a point: 12.5")
     return Decimal(text)
+
+
+def _price(visit: Visit) -> Decimal:
+    found = needed_number("price", visit.field("price"), visit.decimal)
+    if found < 0:
+        raise Invalid("price", visit.field("price"), "it must be 0 or more")
+    return found
 
 
 async def _refuse_other_customers(visit: Visit, usage: _Usage) -> None:
