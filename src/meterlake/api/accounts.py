@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from meterlake.api.entities import filters, page, resource_ref
+from meterlake.api.entities import filters, resource_ref, searched_page
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.api.server.visible import permit
 from meterlake.model.catalog.catalog import Aggregation
@@ -29,7 +29,7 @@ _ENDED: Final = {
 
 async def _children(call: Call) -> Any:
     id_ = _id(call, Account)
-    criteria = page(call, _CHILDREN_PAGE)
+    criteria = searched_page(call, BY_ENTITY[Account], _CHILDREN_PAGE)
     return await call.run(lists.list_children, call.organization, id_, criteria)
 
 
@@ -53,7 +53,7 @@ def _permit_kinds(call: Call, kinds: Any) -> None:
 async def _account_plans(call: Call) -> Any:
     resource = BY_ENTITY[AccountPlan]
     criteria = filters(call, resource)
-    here = page(call, resource.page_max)
+    here = searched_page(call, resource)
     return await call.run(lists.list_account_plans, call.organization, criteria, here)
 
 
@@ -61,7 +61,7 @@ def _by_product(kind: type[Entity]) -> Handler:
     resource = BY_ENTITY[kind]
 
     async def list_(call: Call) -> Any:
-        criteria, here = filters(call, resource), page(call, resource.page_max)
+        criteria, here = filters(call, resource), searched_page(call, resource)
         return await call.run(lists.list_by_product, call.organization, resource, criteria, here)
 
     return list_
@@ -69,8 +69,9 @@ def _by_product(kind: type[Entity]) -> Handler:
 
 async def _adjustments(call: Call) -> Any:
     resource = BY_ENTITY[CounterAdjustment]
-    criteria, here = filters(call, resource), page(call, resource.page_max)
-    if "sortOrder" not in call.query:
+    criteria, here = filters(call, resource), searched_page(call, resource)
+    # By its day, as clients know it, unless they name a field.
+    if "sortOrder" not in call.query or "sortBy" in call.query:
         return await call.run(entities.list_page, call.organization, resource, criteria, here)
     ascending = call.query.one_of("sortOrder", _ORDERS, default=False)
     return await call.run(

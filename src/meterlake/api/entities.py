@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -78,6 +79,14 @@ def page(call: Call, most: int) -> Page:
     return Page(size, call.next_token)
 
 
+def searched_page(call: Call, resource: Resource, most: int | None = None) -> Page:
+    """The page that the query of a list of entities asks for, with what narrows and orders it."""
+    this = page(call, most or resource.page_max)
+    fields = resource.listed_fields
+    search = search_of(call, fields, this.size)
+    return replace(this, oldest_first=search.ascending, search=search)
+
+
 def _retrieve(resource: Resource) -> Handler:
     if not entities.is_plain(resource):
         return retrieving(resource)
@@ -112,7 +121,11 @@ def _list(resource: Resource) -> Handler:
     async def list_(call: Call) -> Any:
         criteria = filters(call, resource)
         return await call.run(
-            entities.list_page, call.organization, resource, criteria, page(call, resource.page_max)
+            entities.list_page,
+            call.organization,
+            resource,
+            criteria,
+            searched_page(call, resource),
         )
 
     return list_
@@ -181,15 +194,20 @@ def search_criteria(call: Call, fields: frozenset[str], most: int) -> Search:
         fields: What terms may name.
         most: How many there may be on a page.
     """
-    query = call.query
-    size = query.integer("pageSize", _SEARCH_PAGE, least=1, most=most)
+    size = call.query.integer("pageSize", _SEARCH_PAGE, least=1, most=most)
     assert size is not None
+    return replace(search_of(call, fields, size), start=_start(call))
+
+
+def search_of(call: Call, fields: frozenset[str], size: int) -> Search:
+    """What narrows and orders a search or a list, from its first row on."""
+    query = call.query
     return Search(
         terms(query.text("searchQuery") or "", fields),
         query.one_of("operator", _JOINS, default=True),
         query.text("sortBy"),
         query.one_of("sortOrder", _ORDERS, default=False),
-        _start(call),
+        0,
         size,
     )
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from meterlake.api.entities import filters, page, resource_ref
+from meterlake.api.entities import filters, page, resource_ref, searched_page
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import base_url
 from meterlake.model.catalog.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
@@ -35,7 +35,7 @@ async def list_tables(call: Call) -> Any:
     """One page of tables; `additional=activeRevision` adds the published revisions."""
     resource = BY_ENTITY[LookupTable]
     criteria, active = filters(call, resource), _wants(call, lookups.ACTIVE_REVISION)
-    this = page(call, resource.page_max)
+    this = searched_page(call, resource)
     found = await call.run(entities.list_page, call.organization, resource, criteria, this)
     if active:
         data = await call.run(lookups.with_active, call.organization, found["data"])

@@ -1,5 +1,6 @@
 """Lists page by page, with their filters, and searches."""
 
+import base64
 import itertools
 import re
 from pathlib import Path
@@ -151,7 +152,7 @@ def test_a_token_of_a_search_leads_on_in_that_search_alone(http, path, changes, 
     ("path", "query", "said"),
     [
         ("/accounts", "search=Acme", "search is no parameter of ListAccounts and was ignored: did"),
-        ("/accounts", "search=Acme", "searchQuery of GET /organizations/{orgId}/accounts/search?"),
+        ("/accounts", "search=Acme", "did you mean searchQuery?"),
         ("/accounts", "search=", "search is no parameter of ListAccounts"),
         ("/bills", "search=x", "did you mean searchQuery of GET /organizations/{orgId}/bills/search?"),
         ("/accounts", "pagesize=5", "did you mean pageSize?"),
@@ -437,3 +438,160 @@ def test_a_search_that_makes_no_sense_is_refused(http, query, named):
     found = http.get("/accounts/search", params=query)
     assert found.status_code == 400, found.text
     assert named in found.json()["message"]
+
+
+# ---- Lists in the order of a field, and narrowed by terms -----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kin(world):
+    """The children of an account: two have the same name, some have no purchase order."""
+    parent = world.new_account()
+    names = ["delta", "Alpha", "charlie", "Bravo", "alpha", "écho"]
+    for number, name in enumerate(names):
+        orders = {} if number % 2 else {"purchase_order_number": f"PO {9 - number}"}
+        world.new_account(name=name, parent_account_id=parent, **orders)
+    return f"/accounts/{parent}/children"
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 100])
+@pytest.mark.parametrize(
+    ("query", "member", "wanted"),
+    [
+        ({"sortBy": "name", "sortOrder": "ASC"}, "name", ["Alpha", "alpha", "Bravo", "charlie", "delta", "écho"]),
+        ({"sortBy": "name"}, "name", ["écho", "delta", "charlie", "Bravo", "alpha", "Alpha"]),
+        ({"sortBy": "code", "sortOrder": "ASC"}, "name", ["delta", "Alpha", "charlie", "Bravo", "alpha", "écho"]),
+        ({"sortOrder": "ASC"}, "name", ["delta", "Alpha", "charlie", "Bravo", "alpha", "écho"]),
+        ({"sortBy": "dtCreated"}, "name", ["écho", "alpha", "Bravo", "charlie", "Alpha", "delta"]),
+        ({"sortBy": "purchaseOrderNumber", "sortOrder": "ASC"}, "purchaseOrderNumber", ["PO 5", "PO 7", "PO 9"]),
+        ({"sortBy": "purchaseOrderNumber"}, "purchaseOrderNumber", ["PO 9", "PO 7", "PO 5"]),
+    ],
+)  # fmt: skip
+def test_a_list_is_in_the_order_of_a_field_on_pages_of_any_size(
+    http, kin, size, query, member, wanted
+):
+    found = list(pages(http, kin, pageSize=size, **query))
+
+    rows = [each for page in found for each in page["data"]]
+    said = [each[member] for each in rows if member in each]
+    assert len({each["id"] for each in rows}) == len(rows) == 6
+    # Of the same name the ids decide; what has no value is behind all that has one.
+    assert [each.lower() for each in said] == [each.lower() for each in wanted]
+    assert all(member in each for each in rows[: len(said)])
+
+
+@pytest.mark.parametrize("order", ["ASC", "DESC"])
+def test_a_list_is_in_the_order_of_numbers_dates_and_truths(sdk, http, world, order):
+    account = world.new_account()
+    amounts = [9, 10, 100, 1.5, 10]
+    for number, amount in enumerate(amounts):
+        sdk.commitments.create(
+            account_id=account,
+            currency="USD",
+            amount=amount,
+            start_date=f"2026-0{number + 1}-01",
+            end_date="2027-01-01",
+            separate_overage_usage=bool(number % 2),
+        )
+    for field, wanted in (
+        ("amount", sorted(amounts)),
+        ("startDate", [f"2026-0{number}-01" for number in range(1, 6)]),
+        ("separateOverageUsage", [False, False, False, True, True]),
+    ):
+        query = {"accountId": account, "sortBy": field, "sortOrder": order, "pageSize": 2}
+        found = list(pages(http, "/commitments", **query))
+        rows = [each[field] for page in found for each in page["data"]]
+        assert rows == (wanted if order == "ASC" else wanted[::-1]), field
+
+
+def test_a_sorted_list_stays_while_rows_are_added_and_deleted(sdk, http, world):
+    mark = world.code()
+    made = [
+        sdk.products.create(name=f"{mark} {n:02}", code=world.code()).id for n in range(0, 20, 2)
+    ]
+    query = {"searchQuery": f"name~{mark}", "sortBy": "name", "sortOrder": "ASC", "pageSize": 3}
+    seen = []
+    for number, page in enumerate(pages(http, "/products", **query)):
+        seen += ids([page])
+        if number == 0:
+            sdk.products.create(name=f"{mark} 00 before", code=world.code())
+            after = sdk.products.create(name=f"{mark} 05 behind", code=world.code()).id
+            # The one that the token stands for.
+            sdk.products.delete(seen[2])
+
+    assert seen == [*made[:3], after, *made[3:]]
+
+
+def test_a_list_is_narrowed_by_terms_beside_its_filters(http, kin):
+    def names(**query):
+        found = [
+            each["name"] for page in pages(http, kin, pageSize=2, **query) for each in page["data"]
+        ]
+        return sorted(found)
+
+    assert names(searchQuery="name~AL") == ["Alpha", "alpha"]
+    assert names(searchQuery="name~al$purchaseOrderNumber~PO 5") == ["alpha"]
+    assert names(searchQuery="name~al$name:Bravo", operator="OR") == ["Alpha", "Bravo", "alpha"]
+    assert names(searchQuery="name~nobody") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"sortBy": "colour"}, "sortBy: 'colour' is not allowed: it must be one of "),
+        ({"sortBy": "customFields"}, "sortBy: 'customFields' is not allowed: it must be one of "),
+        ({"sortBy": "name$"}, "sortBy: 'name$' is not allowed: it must be one of "),
+        ({"sortOrder": "UP"}, "sortOrder: 'UP' is not allowed: it must be one of ASC, DESC"),
+        (
+            {"searchQuery": "colour:red"},
+            "searchQuery: 'colour' is not allowed: it must be one of the fields ",
+        ),
+        ({"operator": "XOR"}, "operator: 'XOR' is not allowed: it must be one of AND, OR"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/accounts", "/plans", "/balances", "/serviceusers"])
+def test_an_order_or_a_term_that_makes_no_sense_is_refused(http, path, query, said):
+    found = http.get(path, params=query)
+
+    # Not every kind has custom fields, but none is ordered by them.
+    assert found.status_code == 400, found.text
+    assert said in found.json()["message"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"sortBy": "code"}, {"sortOrder": "DESC"}, {"sortBy": "", "sortOrder": ""}]
+)
+def test_a_token_leads_on_in_its_own_order_alone(http, kin, changes):
+    query = {"sortBy": "name", "sortOrder": "ASC", "pageSize": 1}
+    token = http.get(kin, params=query).json()["nextToken"]
+
+    assert http.get(kin, params={**query, "nextToken": token}).status_code == 200
+    found = http.get(kin, params={**query, **changes, "nextToken": token})
+    assert found.status_code == 400, found.text
+    assert "nextToken: " in found.json()["message"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        b'["amount", true, "x", "1"]',
+        b'["amount", true, "1e99999", "1"]',
+        b'["amount", true, 5, "1"]',
+        b'["amount", true, "5", "\\u0000"]',
+        b'["amount", true, "5", "\\ud800"]',
+        b'["amount", true, "5"]',
+        b"[" * 5000,
+    ],
+)
+def test_a_place_of_ones_own_making_is_refused(sdk, http, world, place):
+    account = world.new_account()
+    for _ in range(2):
+        span = {"start_date": START[:10], "end_date": END[:10]}
+        sdk.commitments.create(account_id=account, currency="USD", amount=1, **span)
+    query = {"accountId": account, "sortBy": "amount", "sortOrder": "ASC", "pageSize": 1}
+    mark = http.get("/commitments", params=query).json()["nextToken"].rpartition(".")[2]
+    token = base64.urlsafe_b64encode(place).decode().rstrip("=")
+
+    found = http.get("/commitments", params={**query, "nextToken": f"{token}.{mark}"})
+    assert found.status_code == 400, found.text
+    assert "nextToken: " in found.json()["message"]

@@ -98,6 +98,7 @@ ACCEPTED = {
     r"^OrganizationConfig(Request|Response).review\w+ is extra$": "what is looked at before approval",
     r"^BillDataResponse.hasMoreData is extra$": "whether the limit cut something off",
     r"^Search\w+\?nextToken is extra$": "of every answer the token leads on",
+    r"\?(searchQuery|operator|sortBy|sortOrder) is extra$": "lists are narrowed and ordered as searches are",
     r"\?asOf is extra$": "an entity as it was",
     r"^GetOrgUserGroups\?inherited is extra$": "their prose has it",
     r"^ListCounterAdjustments\?sortOrder enum: ": "their prose has the words",

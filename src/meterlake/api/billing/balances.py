@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from meterlake.api.entities import page, retrieving, standard_operations
+from meterlake.api.entities import page, retrieving, searched_page, standard_operations
 from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
 from meterlake.api.server.downloads import content_response
 from meterlake.model.customers.balances import Balance, EntityType
@@ -81,7 +81,8 @@ async def _list_balances(call: Call) -> Any:
         ends_from=query.instant("endDateStart"),
         ends_before=query.instant("endDateEnd"),
     )
-    return await call.run(balances.list_page, call.organization, criteria, page(call, _PAGE_MAX))
+    this = searched_page(call, BY_ENTITY[Balance], _PAGE_MAX)
+    return await call.run(balances.list_page, call.organization, criteria, this)
 
 
 def _with_amount(operation: Operation) -> Operation:

@@ -39,7 +39,8 @@ _SUMMARIES: Final[dict[Verb, str]] = {
 _TEXTS: Final[dict[Verb, str]] = {
     "create": "{about}\n\nThe answer is what retrieving it would give.",
     "retrieve": "{about}",
-    "list": "{about}\n\nOne page, newest first; `nextToken` leads to the next one.",
+    "list": "{about}\n\nOne page, newest first or by `sortBy`; `nextToken` leads to the next one."
+    " `searchQuery` has terms as a search has them.",
     "update": "{about}\n\nReplaces all fields: what the body leaves out takes its default. `version` names"
     " the version that it replaces; an old one is 409 and changes nothing.",
     "delete": "{about}\n\nThe answer is what it was. 409 while something refers to it.",

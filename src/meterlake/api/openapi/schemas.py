@@ -273,9 +273,22 @@ ADDITIONAL: Final = texts("additional")
 AS_OF: Final = instant("asOf")
 
 
+# What narrows and orders lists of entities and searches.
+NARROWED: Final = (
+    text("searchQuery"),
+    text("operator", "AND", "OR"),
+    text("sortBy"),
+    text("sortOrder", "ASC", "DESC"),
+)
+
+
 def of_list(resource: Resource) -> tuple[Parameter, ...]:
     """What the list of a resource takes."""
-    return (*paging(resource.page_max), *(of_filter(each) for each in resource.filters))
+    return (
+        *paging(resource.page_max),
+        *(of_filter(each) for each in resource.filters),
+        *NARROWED,
+    )
 
 
 def of_filter(each: Filter) -> Parameter:
@@ -290,13 +303,7 @@ def of_filter(each: Filter) -> Parameter:
 
 
 # What a search takes beside the parameters of every list.
-SEARCHED: Final = (
-    text("searchQuery"),
-    whole("fromDocument", minimum=0),
-    text("operator", "AND", "OR"),
-    text("sortBy"),
-    text("sortOrder", "ASC", "DESC"),
-)
+SEARCHED: Final = (whole("fromDocument", minimum=0), *NARROWED)
 
 
 def of_search(resource: Resource) -> tuple[Parameter, ...]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from meterlake.api.openapi.schemas import (
     ADDITIONAL,
+    NARROWED,
     SEARCHED,
     Parameter,
     flag,
@@ -265,7 +266,7 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=people.BearerAccessTokenRequest, gives=people.BearerAccessTokenResponse, form=True
     ),
     # Accounts, contracts and what they are on.
-    "ListAccountChildren": Shape(gives="AccountResponse", page=200),
+    "ListAccountChildren": Shape(gives="AccountResponse", page=200, query=NARROWED),
     "EndDateBillingEntitiesForAccount": Shape(
         takes=EndDateBillingEntities, gives=bills.EndDateBillingEntitiesResponse
     ),
@@ -741,6 +742,5 @@ VERSIONED: Final = (
 MORE_QUERY: Final[dict[str, tuple[Parameter, ...]]] = {
     "DeleteIntegrationConfig": (text("mappings", "keep", "delete"),),
     "GetLookupTable": (ADDITIONAL,),
-    "ListCounterAdjustments": (text("sortOrder", "ASC", "DESC"),),
     "ListLookupTable": (ADDITIONAL,),
 }

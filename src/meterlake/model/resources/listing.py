@@ -84,7 +84,7 @@ def is_day(kind: type[Entity], name: str) -> bool:
     annotations = {
         field.alias or attribute: field.annotation for attribute, field in kind.model_fields.items()
     }
-    return any(each is date for each in _types(annotations.get(name)))
+    return any(each is date for each in types_of(annotations.get(name)))
 
 
 def is_instant(kind: type[Entity], name: str) -> bool:
@@ -92,10 +92,11 @@ def is_instant(kind: type[Entity], name: str) -> bool:
     annotations = {
         field.alias or attribute: field.annotation for attribute, field in kind.model_fields.items()
     }
-    return any(each is datetime for each in _types(annotations.get(name)))
+    return any(each is datetime for each in types_of(annotations.get(name)))
 
 
-def _types(annotation: object) -> Iterator[object]:
+def types_of(annotation: object) -> Iterator[object]:
+    """An annotation with all that stands within it: of `str | None` the union and both."""
     yield annotation
     for inner in getattr(annotation, "__args__", ()):
-        yield from _types(inner)
+        yield from types_of(inner)

@@ -179,5 +179,11 @@ class Resource:
         return self.searchable | _SEARCHABLE
 
     @property
+    def listed_fields(self) -> frozenset[str]:
+        """What narrows its list may name: what a search may, and the name and the code."""
+        named = {"name", "code"} & self.entity.model_fields.keys()
+        return self.search_fields | named | ({"codes"} if "code" in named else set())
+
+    @property
     def _wire_names(self) -> set[str]:
         return {each.alias or name for name, each in self.entity.model_fields.items()}

@@ -28,6 +28,27 @@ class member_value(FunctionElement[Any]):  # noqa: N801
     inherit_cache = True
 
 
+class member_json(FunctionElement[str]):  # noqa: N801
+    """The member as JSON text, digit by digit: what `json_value` makes a value of again."""
+
+    type = String()
+    inherit_cache = True
+
+
+class json_value(FunctionElement[Any]):  # noqa: N801
+    """A JSON text as `member_value` has it: `json_value(text)`."""
+
+    type = NullType()
+    inherit_cache = True
+
+
+class folded_text(FunctionElement[str]):  # noqa: N801
+    """A text in small letters, in the same order on every database: `folded_text(text)`."""
+
+    type = String()
+    inherit_cache = True
+
+
 @compiles(member_text, "sqlite")
 def _text_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
     column, name = (compiler.process(each, **kwargs) for each in element.clauses)
@@ -51,6 +72,38 @@ def _value_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
 def _value_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
     column, name = (compiler.process(each, **kwargs) for each in element.clauses)
     return f"({READABLE_JSON}({column}) -> {name}::text)"
+
+
+@compiles(member_json, "sqlite")
+def _json_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
+    column, name = (compiler.process(each, **kwargs) for each in element.clauses)
+    return f"CASE WHEN json_valid({column}) THEN ({column} -> {name}) END"
+
+
+@compiles(member_json, "postgresql")
+def _json_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
+    column, name = (compiler.process(each, **kwargs) for each in element.clauses)
+    return f"({READABLE_JSON}({column}) -> {name}::text)::text"
+
+
+@compiles(json_value, "sqlite")
+def _json_value_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
+    return f"({compiler.process(element.clauses, **kwargs)} ->> '$')"
+
+
+@compiles(json_value, "postgresql")
+def _json_value_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
+    return f"({compiler.process(element.clauses, **kwargs)})::jsonb"
+
+
+@compiles(folded_text, "sqlite")
+def _folded_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
+    return f"lower({compiler.process(element.clauses, **kwargs)})"
+
+
+@compiles(folded_text, "postgresql")
+def _folded_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
+    return f'(lower({compiler.process(element.clauses, **kwargs)}) COLLATE "C")'
 
 
 def instant_text(column: ColumnElement[Any], name: ColumnElement[str]) -> ColumnElement[str]:

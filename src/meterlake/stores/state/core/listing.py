@@ -1,17 +1,35 @@
-"""Lists and searches of entities: filters and terms as SQL, pages newest first."""
+"""Lists and searches of entities: filters, terms and orders as SQL."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+import re
+from collections.abc import Iterable, Iterator
+from datetime import date
+from decimal import Decimal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Union, get_origin
 
 from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select, type_coerce
 
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import Resource, wire_name
-from meterlake.model.resources.listing import FilterValues, Search, Term, is_day, is_instant
+from meterlake.model.resources.listing import (
+    FilterValues,
+    Search,
+    Term,
+    is_day,
+    is_instant,
+    types_of,
+)
 from meterlake.model.values.entity import Entity, Record
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.charges import made_by_schedules
-from meterlake.stores.state.core.json_columns import instant_text, member_text, member_value
+from meterlake.stores.state.core.json_columns import (
+    folded_text,
+    instant_text,
+    json_value,
+    member_json,
+    member_text,
+    member_value,
+)
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.stored_configuration import refers
 from meterlake.stores.state.core.tables import ENTITY
@@ -31,19 +49,40 @@ _SEARCHED: Final = {"ids": "id", "codes": "code", "productId": "productIds"}
 # What a filter looks at that is no member of the entity.
 _ELSEWHERE: Final = {"scheduleId": made_by_schedules}
 _SEVERAL: Final = frozenset({"ids", "codes", "productIds"})
+# What makes a field of one value of several types.
+_ONE_VALUE: Final = frozenset({None, Annotated, Union, UnionType})
+_SORTED_ENVELOPE: Final = _ENVELOPE.keys() - {"version"}
+_JSON_NUMBER: Final = re.compile(r"true|false|-?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,3})?")
 _LIKE_ESCAPES: Final = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
 
 
 def list_entities(
     reader: Reader, resource: Resource, criteria: list[FilterValues], page: pages.Page
 ) -> tuple[list[Record[Any]], str | None]:
-    """One page of a kind's entities, the newest first, and the token of the next page.
+    """One page of a kind's entities, and the token of the next page.
 
     Raises:
-        Invalid: The token is none that a list gave.
+        Invalid: The token is none that a list gave, or no field sorts by its name.
     """
-    query = _all(reader, resource).where(*(_condition(reader, resource, each) for each in criteria))
-    rows, token = pages.read(reader.connection, query, ENTITY.c.created, ENTITY.c.id, page)
+    conditions = (_condition(reader, resource, each) for each in criteria)
+    return read_page(reader, resource, conditions, page)
+
+
+def read_page(
+    reader: Reader,
+    resource: Resource,
+    conditions: Iterable[ColumnElement[bool]],
+    page: pages.Page,
+) -> tuple[list[Record[Any]], str | None]:
+    """The same under conditions: the newest first, or as the page asks."""
+    query, search = _all(reader, resource).where(*conditions), page.search
+    if search is not None and search.terms:
+        query = query.where(_terms(reader, resource, search))
+    if search is not None and search.sort_by is not None:
+        key = _sort_key(resource.entity, search.sort_by)
+        rows, token = pages.read_sorted(reader.connection, query, key, ENTITY.c.id, page)
+    else:
+        rows, token = pages.read(reader.connection, query, ENTITY.c.created, ENTITY.c.id, page)
     return [record_of(row) for row in rows], token
 
 
@@ -51,10 +90,9 @@ def search_entities(
     reader: Reader, resource: Resource, search: Search
 ) -> tuple[list[Record[Any]], bool]:
     """The entities that a search finds, and whether there are more after them."""
-    conditions = [_term(reader, resource, term) for term in search.terms]
     query = _all(reader, resource)
-    if conditions:
-        query = query.where((and_ if search.every else or_)(*conditions))
+    if search.terms:
+        query = query.where(_terms(reader, resource, search))
     for order in _order(resource.entity, search):
         query = query.order_by(order)
     rows = reader.connection.execute(query.offset(search.start).limit(search.size + 1)).all()
@@ -62,7 +100,55 @@ def search_entities(
 
 
 def _all(reader: Reader, resource: Resource) -> Any:
-    return select(ENTITY).where(ENTITY.c.org == reader.org_id, ENTITY.c.kind == resource.kind)
+    # The kind stands in the statement, as indexes of one kind need it.
+    kind = literal(resource.kind, literal_execute=True)
+    return select(ENTITY).where(ENTITY.c.org == reader.org_id, ENTITY.c.kind == kind)
+
+
+def _terms(reader: Reader, resource: Resource, search: Search) -> ColumnElement[bool]:
+    conditions = [_term(reader, resource, term) for term in search.terms]
+    return (and_ if search.every else or_)(*conditions)
+
+
+def _sort_key(kind: type[Entity], name: str) -> pages.SortKey:
+    """What sorts by a field that has one value: texts whatever the case of letters.
+
+    Raises:
+        Invalid: There is no such field, or it has several values.
+    """
+    if name in _SORTED_ENVELOPE:
+        column = type_coerce(_ENVELOPE[name], String)
+        return pages.SortKey(column, column, literal)
+    types = dict(_sortable_types(kind))
+    if name not in types:
+        rule = f"it must be one of {', '.join(sorted(types.keys() | _SORTED_ENVELOPE))}"
+        raise Invalid("sortBy", name, rule)
+    member = literal(name, literal_execute=True)
+    if types[name]:
+        written = member_json(ENTITY.c.body, member)
+        return pages.SortKey(member_value(ENTITY.c.body, member), written, _number)
+    text = folded_text(member_text(ENTITY.c.body, member))
+    return pages.SortKey(text, text, literal)
+
+
+def _number(text: str) -> ColumnElement[Any]:
+    """A number, or a truth, of a token."""
+    if not _JSON_NUMBER.fullmatch(text):
+        raise Invalid(pages.NEXT_TOKEN, text, pages.TOKEN_RULE)
+    return json_value(literal(text))
+
+
+def _sortable_types(kind: type[Entity]) -> Iterator[tuple[str, bool]]:
+    """The fields of one value by their wire names, and whether each is no text."""
+    for attribute, field in kind.model_fields.items():
+        parts = list(types_of(field.annotation))
+        if not {get_origin(each) for each in parts} <= _ONE_VALUE:
+            continue
+        types = {each for each in parts if isinstance(each, type)} - {NoneType}
+        if types and all(issubclass(each, (Decimal, int)) for each in types):
+            yield field.alias or attribute, True
+        elif types and all(issubclass(each, (str, date)) for each in types):
+            yield field.alias or attribute, False
 
 
 def _order(kind: type[Entity], search: Search) -> Iterator[Any]:

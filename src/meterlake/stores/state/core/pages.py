@@ -2,15 +2,18 @@
 
 import base64
 import binascii
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, and_, or_
+from sqlalchemy import Connection, Row, Select, or_, tuple_
 from sqlalchemy.sql.elements import ColumnElement
 
 from meterlake.model.errors import Invalid
+from meterlake.model.resources.listing import Search
+from meterlake.model.values.fields import is_storable
 
 NEXT_TOKEN: Final = "nextToken"  # noqa: S105  # the name of a parameter
 TOKEN_RULE: Final = "it must be the nextToken of the page before"  # noqa: S105
@@ -23,11 +26,27 @@ class Page:
 
     Attributes:
         oldest_first: The order of the list, where a list can have both.
+        search: What the rows are narrowed by and which field orders them, where a list can do that.
     """
 
     size: int
     token: str | None = None
     oldest_first: bool = False
+    search: Search | None = None
+
+
+class SortKey(NamedTuple):
+    """What a list is ordered by.
+
+    Attributes:
+        value: What sorts.
+        written: The same as a text, for tokens.
+        read: Makes of such a text what compares with `value`.
+    """
+
+    value: ColumnElement[Any]
+    written: ColumnElement[str]
+    read: Callable[[str], ColumnElement[Any]]
 
 
 def read(
@@ -56,10 +75,73 @@ def read(
 def _behind(
     created: ColumnElement[datetime], id: ColumnElement[str], token: str, *, oldest_first: bool
 ) -> ColumnElement[bool]:
-    instant, last = key_of(token)
-    if oldest_first:
-        return or_(created > instant, and_(created == instant, id > last))
-    return or_(created < instant, and_(created == instant, id < last))
+    # As one comparison, by which an index leads to the place: the rows before it are not read.
+    place = tuple_(created, id)
+    return place > key_of(token) if oldest_first else place < key_of(token)
+
+
+def read_sorted(
+    connection: Connection, query: Select[Any], key: SortKey, id: ColumnElement[str], page: Page
+) -> tuple[Sequence[Row[Any]], str | None]:
+    """As `read`, in the order of a field, and of rows with the same value by id.
+
+    Rows without a value are the last ones in both directions: they are a query of their own, so that
+    an index of the field serves on every database.
+
+    Raises:
+        Invalid: The token is none that the list gave in this order.
+    """
+    assert page.search is not None
+    ascending = page.search.ascending
+    value, last = (None, "") if page.token is None else _sorted_place(page.token, page.search)
+    query = query.add_columns(key.written.label("at"), id.label("last"))
+    rows: list[Row[Any]] = []
+    if page.token is None or value is not None:
+        keyed = query.where(key.value.is_not(None))
+        if value is not None:
+            keyed = keyed.where(
+                *_after(key.value, id, (key.read(value), last), ascending=ascending)
+            )
+        order = (key.value, id) if ascending else (key.value.desc(), id.desc())
+        rows += connection.execute(keyed.order_by(*order).limit(page.size + 1))
+    if len(rows) <= page.size:
+        without = query.where(key.value.is_(None))
+        if page.token is not None and value is None:
+            without = without.where(id > last)
+        rows += connection.execute(without.order_by(id).limit(page.size + 1 - len(rows)))
+    if len(rows) <= page.size:
+        return rows, None
+    place = [page.search.sort_by, ascending, *rows[page.size - 1][-2:]]
+    return rows[: page.size], _opaque(json.dumps(place))
+
+
+def _after(
+    key: ColumnElement[Any],
+    id: ColumnElement[str],
+    place: tuple[ColumnElement[Any], str],
+    *,
+    ascending: bool,
+) -> tuple[ColumnElement[bool], ...]:
+    """What is behind a place; the first condition alone is a range of an index."""
+    value, last = place
+    if ascending:
+        return key >= value, or_(key > value, id > last)
+    return key <= value, or_(key < value, id < last)
+
+
+def _sorted_place(token: str, search: Search) -> tuple[str | None, str]:
+    """The value and the id of the row that a token of `read_sorted` names."""
+    try:
+        place = json.loads(_text(token))
+    except (ValueError, RecursionError):
+        raise _foreign(token) from None
+    match place:
+        case [str(by), bool(ascending), None | str() as value, str(last)] if (by, ascending) == (
+            search.sort_by,
+            search.ascending,
+        ) and is_storable(f"{value}{last}"):
+            return value, last
+    raise _foreign(token)
 
 
 def position_token(position: int) -> str:

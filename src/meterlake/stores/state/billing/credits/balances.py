@@ -32,6 +32,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.errors import StillReferenced
+from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Entity, Record
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.period import Period, format_instant
@@ -39,8 +40,9 @@ from meterlake.stores.state.billing.credits.ledger import NewPosting, is_standin
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.entity_history import stream_rows
 from meterlake.stores.state.core.json_columns import instant_text, member_text
+from meterlake.stores.state.core.listing import read_page
 from meterlake.stores.state.core.postings import posting_of
-from meterlake.stores.state.core.reader import Reader, record_of
+from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.stored_configuration import refers
 from meterlake.stores.state.core.tables import BALANCE_NOTE, ENTITY, POSTING, SCHEDULED_CHARGE
 from meterlake.stores.state.core.transaction import Transaction
@@ -106,18 +108,12 @@ class BalanceFilters:
 def list_balances(
     reader: Reader, filters: BalanceFilters, page: pages.Page
 ) -> tuple[list[Record[Balance]], str | None]:
-    """One page of balances, the newest first, and the token of the next page.
+    """One page of balances, the newest first or as it asks, and the token of the next page.
 
     Raises:
         Invalid: The token is none that a list gave.
     """
-    query = select(ENTITY).where(
-        ENTITY.c.org == reader.org_id,
-        ENTITY.c.kind == Balance.__name__,
-        *_conditions(reader.org_id, filters),
-    )
-    rows, token = pages.read(reader.connection, query, ENTITY.c.created, ENTITY.c.id, page)
-    return [record_of(row) for row in rows], token
+    return read_page(reader, BY_ENTITY[Balance], _conditions(reader.org_id, filters), page)
 
 
 def _conditions(org_id: str, filters: BalanceFilters) -> Iterator[ColumnElement[bool]]:
