@@ -170,6 +170,14 @@ def test_the_log_has_names_and_leads_to_the_changes(ada):
     assert "Disk" in ada.text
 
 
+def test_a_policy_in_the_log_reads_as_one_would_write_it(ada):
+    ada.go(f"{ACCESS}/log?kinds=permissionPolicies")
+    changes = set(re.findall(r'href="(/console/access/log/[^"]*)"', ada.page.text))
+
+    read = [ada.go(each) for each in sorted(changes)]
+    assert any("Effect allow, Action config:retrieve, Resource *" in each for each in read)
+
+
 def test_the_log_names_settings_by_their_kind_and_says_yes_or_no(ada):
     open_linked(ada, f"{ACCESS}/log?kinds=organizationConfig", "Organization config")
 

@@ -215,7 +215,8 @@ def test_each_number_of_a_bill_says_where_it_comes_from(ada):
     ada.go(href(ada.page.text, "Where the numbers come from"))
 
     assert "the bill comes to the same" in ada.text
-    assert "Sent" in ada.text
+    assert "Usage: Sent" in ada.text
+    assert "USAGE" not in ada.text
 
 
 @pytest.mark.parametrize("asked", ["nothing-like-this", "%3Cb%3E", "a~b:c%26d", "%00"])
