@@ -152,12 +152,13 @@ def run(tokens: Sequence[str]) -> int:
 
 
 def _run_command(tokens: Sequence[str]) -> int:
-    json = "--json" in tokens
+    json, app = "--json" in tokens, build()
     try:
-        code = build()(list(tokens), exit_on_error=False, print_error=False)
+        code = app(list(tokens), exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
-        return _report_failure("Usage", str(error), USAGE, json=json)
+        message = f"{error}{_other_place(app, tokens)}"
+        return _report_failure("Usage", message, USAGE, json=json)
     except MeterlakeError as error:
         return _report_failure(type(error).__name__, str(error), 1, json=json)
     except Terminated:
@@ -169,6 +170,15 @@ def _run_command(tokens: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code if isinstance(code, int) else 0
+
+
+def _other_place(app: App, tokens: Sequence[str]) -> str:
+    """Where a command is that stands within another one, for who leaves that out."""
+    word = next((each for each in tokens if not each.startswith("-")), "")
+    if not word or word in app:
+        return ""
+    found = [each for each in app if not each.startswith("-") and word in app[each]]
+    return "".join(f" Type `meterlake {each} {word}`." for each in found[:1])
 
 
 def _report_failure(kind: str, message: str, code: int, *, json: bool) -> int:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -134,9 +135,29 @@ def test_the_documents_of_a_month_are_one_pdf_or_an_archive(home, at, tmp_path, 
     ids = bill_ids(home)
     with zipfile.ZipFile(archive) as found:
         files = {name: found.read(name) for name in found.namelist()}
-    assert sorted(files) == sorted(f"bill-{each}.pdf" for each in ids)
+    # By customer, as the list of the page: an archive that is unpacked sorts the same.
+    assert [*files] == sorted(files) == ["acme_2026-09.pdf", "bolt_2026-09.pdf"]
     pages = [len(pages_of(data)) for data in files.values()]
     assert len(pages_of(pdf.read_bytes())) == sum(pages) >= len(ids) > 1
+
+
+def test_the_invoices_for_xero_have_names_and_codes_and_no_id(at, tmp_path, capsys):
+    assert run(["bill", "xero", "--month", str(SEPTEMBER), *at]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert {each["*InvoiceNumber"] for each in rows} == {"acme-2026-09-30", "bolt-2026-09-30"}
+    assert {each["*AccountCode"] for each in rows} == {"cloud"}
+    written = tmp_path / "september.csv"
+    assert run(["bill", "xero", "--month", str(SEPTEMBER), "--to", str(written), *at]) == 0
+    assert not re.search("[0-9a-f]{8}-[0-9a-f]{4}-", written.read_text())
+    assert len(written.read_text().splitlines()) == len(rows) + 1
+    capsys.readouterr()
+    for more, error in (
+        (["--month", "2026-01"], "no bills of '2026-01'"),
+        (["--month", "soon"], "2026-10"),
+        (["--month", str(SEPTEMBER), "--to", str(tmp_path / "x.pdf")], ".csv"),
+    ):
+        assert run(["bill", "xero", *more, *at]) == 1
+        assert error in capsys.readouterr().err
 
 
 def test_the_documents_of_a_month_need_bills_and_a_file_of_their_kind(at, tmp_path, capsys):

@@ -309,3 +309,12 @@ def test_a_fraction_is_no_whole_number_and_is_not_rounded(words, capsys):
 
     option = words.rpartition(" ")[2]
     assert f"Invalid value for {option}: '2.5' is no whole number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [("xero", "bill xero"), ("document", "bill document"), ("top-up", "balance top-up")],
+)
+def test_a_command_without_its_first_word_is_found(word, command, capsys):
+    assert run([word, "--month", "2026-10"]) == 2
+    assert f"Type `meterlake {command}`." in capsys.readouterr().err

@@ -24,6 +24,7 @@ _STATEMENT_ENDINGS: Final = {"json": (".json",), "csv": (".csv",)}
 def register(app: App) -> None:
     """Add the commands."""
     app.command(document)
+    app.command(xero)
     app.command(template)
 
 
@@ -138,6 +139,50 @@ def _write_month(month: str, choice: DocumentChoice, options: Options, *, zipped
     write_file(choice.to, made.data)
     shown = {"month": month, "bills": len(ids), "file": str(choice.to), "bytes": len(made.data)}
     options.output.record(shown, "Documents")
+    return 0
+
+
+def xero(
+    *,
+    month: Annotated[str, Parameter(name="--month")],
+    to: OptionalPath = None,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Write the bills of a month as the CSV file that Xero imports as sales invoices.
+
+    Each line of a bill is a row, with the customer's name, the invoice number and the codes of
+    products. A bill without an invoice number has ACCOUNT-DAY in its place, such as
+    acme-2026-10-31.
+
+    Example: `meterlake bill xero --month 2026-10 --to october.csv`
+
+    Args:
+        month: The month of the last day of the bills, such as 2026-10.
+        to: The file to write, ending in .csv; without it, the command prints the lines.
+    """
+    from meterlake.cli.shell.files import check_ending, check_target
+    from meterlake.model.bills.requests import ExternalSystem
+    from meterlake.model.errors import NotFound
+    from meterlake.model.values.period import Month
+    from meterlake.pipeline.billing.bill_csv import bill_lines, bills_of_month
+
+    if to is not None:
+        check_target("--to", to)
+        check_ending("--to", to, "csv")
+    meant = Month.parse(month)
+    with options.open() as organization:
+        options.permitted(organization, ("config:retrieve", "bill"))
+        with organization.reading() as reader:
+            lines = list(bill_lines(reader, ExternalSystem.XERO, bills_of_month(meant)))
+    if len(lines) == 1:
+        raise NotFound("bills of", str(meant), "; make them first")
+    if to is None:
+        sys.stdout.writelines(lines)
+        return 0
+    data = "".join(lines).encode()
+    write_file(to, data)
+    shown = {"month": str(meant), "rows": len(lines) - 1, "file": str(to), "bytes": len(data)}
+    options.output.record(shown, "Invoices for Xero")
     return 0
 
 

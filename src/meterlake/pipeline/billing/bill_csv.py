@@ -5,10 +5,11 @@ from datetime import date, datetime, time, timedelta
 from itertools import chain
 from typing import Final
 
-from meterlake.model.bills.requests import DownloadCsvRequest
+from meterlake.model.bills.bill_name import bill_reference
+from meterlake.model.bills.requests import DownloadCsvRequest, ExternalSystem
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.values.period import format_instant
+from meterlake.model.values.period import Month, format_instant
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.explorer.answers import FileFormat, keep_file
 from meterlake.stages.decode.csv_lines import csv_lines
@@ -18,11 +19,15 @@ from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.lists import BillFilters, count_bills, list_bills
 from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.pages import Page
 
 DAYS_MAX: Final = 31
 BILLS_MAX: Final = 5000
 _PAGE: Final = 500
+_ONE_DAY: Final = timedelta(days=1)
+# Bills of several contracts have ids in their keys: so many digits tell them apart.
+_GROUP_DIGITS: Final = 8
 
 
 def write_bills(organization: Organization, request: DownloadCsvRequest) -> Download:
@@ -39,12 +44,21 @@ def write_bills(organization: Organization, request: DownloadCsvRequest) -> Down
         if count > BILLS_MAX:
             rule = f"choose fewer days, with at most {BILLS_MAX} bills"
             raise Invalid("endDate", f"{count} bills", rule)
-        rows = chain((csv_header(request.external_system),), _rows(reader, request, filters))
-        data = "".join(csv_lines(rows)).encode()
+        data = "".join(bill_lines(reader, request.external_system, filters)).encode()
     return keep_file(organization, "bills", data, FileFormat.CSV)
 
 
-def _rows(reader: Reader, request: DownloadCsvRequest, filters: BillFilters) -> Iterator[list[str]]:
+def bill_lines(reader: Reader, system: ExternalSystem, filters: BillFilters) -> Iterator[str]:
+    """The lines of the file of some bills, the head first."""
+    yield from csv_lines(chain((csv_header(system),), _rows(reader, system, filters)))
+
+
+def bills_of_month(month: Month) -> BillFilters:
+    """The bills whose last day is in a month: a bill's date is the day after it."""
+    return BillFilters(date_from=month.first + _ONE_DAY, date_before=month.after + _ONE_DAY)
+
+
+def _rows(reader: Reader, system: ExternalSystem, filters: BillFilters) -> Iterator[list[str]]:
     closed_until, token = closed_before(reader), None
     accounts: dict[str, Account] = {}
     while True:
@@ -53,11 +67,19 @@ def _rows(reader: Reader, request: DownloadCsvRequest, filters: BillFilters) -> 
             id_ = bill.content.key.account_id
             if id_ not in accounts:
                 accounts[id_] = reader.get(Account, id_).entity
+            account = accounts[id_]
             document = bill_response(bill, closed_until)
-            for row in csv_rows(request.external_system, document, accounts[id_]):
+            for row in csv_rows(system, document, account, _reference_of(bill, account.code)):
                 yield list(row)
         if token is None:
             return
+
+
+def _reference_of(bill: StoredBill, code: str | None) -> str:
+    key = bill.content.key
+    last_day = key.bill_date - _ONE_DAY
+    group = key.grouping_key[:_GROUP_DIGITS]
+    return bill_reference(code or "", last_day, key.frequency, key.interval, group)
 
 
 def filters_of(request: DownloadCsvRequest) -> BillFilters:

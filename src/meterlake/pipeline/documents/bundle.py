@@ -1,7 +1,9 @@
 """The documents of many bills as one file: one PDF after the other, or an archive of them."""
 
 import io
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -18,6 +20,7 @@ from meterlake.pipeline.documents.render import (
 )
 from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.month import read_month_bills
+from meterlake.stores.state.core.account_names import by_id
 
 # Who waits for an answer waits for a second or so for each document.
 BILLS_MAX: Final = 200
@@ -32,16 +35,19 @@ def _tell_nobody(_: int) -> None:
 
 
 def bills_of_documents(organization: Organization, month: Month) -> list[str]:
-    """The ids of all bills of a month, by account, bill date and id.
+    """The ids of all bills of a month, by the code of the account, bill date and id.
 
     Raises:
         NotFound: It has none.
     """
     with organization.reading() as reader:
-        found = [each.id for each in read_month_bills(reader, str(month))]
+        found = read_month_bills(reader, str(month))
+        names = by_id(reader, {each.account_id for each in found})
     if not found:
         raise NotFound("bills of", str(month), "; make them first")
-    return found
+    codes = {id_: each.code for id_, each in names.items()}
+    found.sort(key=lambda each: (codes.get(each.account_id, ""), each.bill_date, each.id))
+    return [each.id for each in found]
 
 
 def check_count(ids: Sequence[str]) -> None:
@@ -82,11 +88,21 @@ def make_bundle(
         raise NotAvailable("one PDF", f"what joins PDFs is not installed; install it: {EXTRA}")
     made: list[RenderedDocument] = []
     wanted = list(dict.fromkeys(ids))
+    names = Counter[str]()
     for each in make_documents(organization, wanted, DocumentFormat.PDF, detail, options):
-        made.append(each)
+        names[each.name] += 1
+        made.append(_named_apart(each, names[each.name]))
         tell(1)
     write = _join if format is BundleFormat.PDF else _archive
     return RenderedDocument(f"bills.{format}", _MEDIA_TYPES[format], write(made))
+
+
+def _named_apart(document: RenderedDocument, number: int) -> RenderedDocument:
+    """A document with a name of its own among those of the same customer and month."""
+    if number == 1:
+        return document
+    stem, _, ending = document.name.rpartition(".")
+    return replace(document, name=f"{stem}_{number}.{ending}")
 
 
 def _join(documents: Sequence[RenderedDocument]) -> bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Final
 
+from meterlake.model.bills.bill_name import bill_file_name
 from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentFormat
 from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, NotAvailable, Unavailable
 from meterlake.pipeline.documents import render_process
@@ -311,8 +312,10 @@ def make_documents(
         some = bill_ids[first : first + _READ_TOGETHER]
         for id_, document in zip(some, read_documents(organization, some, detail), strict=True):
             data = render_document(document, format, options)
-            name = f"bill-{document['bill']['number'] or id_}.{format}"
-            yield RenderedDocument(name, MEDIA_TYPES[format], data)
+            head = document["bill"]
+            last_day = date.fromisoformat(head["lastDay"])
+            name = bill_file_name(document["customer"]["code"] or id_, last_day, head["number"])
+            yield RenderedDocument(f"{name}.{format}", MEDIA_TYPES[format], data)
 
 
 def options_of(

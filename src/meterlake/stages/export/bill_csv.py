@@ -58,21 +58,25 @@ def csv_header(system: ExternalSystem) -> Sequence[str]:
     return [name for name, _, _ in (*_OF_BILL, *_OF_LINE)]
 
 
-def csv_rows(system: ExternalSystem, bill: Document, account: Account) -> Iterator[Sequence[str]]:
+def csv_rows(
+    system: ExternalSystem, bill: Document, account: Account, reference: str
+) -> Iterator[Sequence[str]]:
     """The cells of each line of a bill; a text that a spreadsheet may calculate is marked.
 
     Args:
         system: Which columns.
         bill: As the API shows it, with its lines.
         account: Whose it is.
+        reference: Stands for its invoice number if it has none.
     """
-    row = _xero_row if system is ExternalSystem.XERO else _standard_row
     for line in bill["lineItems"]:
-        yield row(bill, line, account)
+        if system is ExternalSystem.XERO:
+            yield _xero_row(bill, line, account, reference)
+        else:
+            yield _standard_row(bill, line)
 
 
-def _standard_row(bill: Document, line: Document, account: Account) -> Sequence[str]:
-    del account
+def _standard_row(bill: Document, line: Document) -> Sequence[str]:
     return [
         formula_free_cell(document.get(member), kind)
         for document, columns in ((bill, _OF_BILL), (line, _OF_LINE))
@@ -80,14 +84,14 @@ def _standard_row(bill: Document, line: Document, account: Account) -> Sequence[
     ]
 
 
-def _xero_row(bill: Document, line: Document, account: Account) -> Sequence[str]:
+def _xero_row(bill: Document, line: Document, account: Account, reference: str) -> Sequence[str]:
     """One of a quantity at the whole amount: bands and conversions have no unit price that adds up."""
     address = account.address.model_dump(by_alias=True) if account.address else {}
     texts = {
         "*ContactName": account.name,
         "EmailAddress": account.email_address,
         **{column: address.get(member) for column, member in _ADDRESS.items()},
-        "*InvoiceNumber": bill.get("sequentialInvoiceNumber") or bill["id"],
+        "*InvoiceNumber": bill.get("sequentialInvoiceNumber") or reference,
         "Reference": bill.get("purchaseOrderNumber"),
         "InventoryItemCode": line.get("productCode"),
         "*Description": line["description"],

@@ -782,7 +782,8 @@ def test_documents_of_bills_come_as_one_file(calm):
     assert archive.headers["content-type"] == "application/zip"
     with zipfile.ZipFile(io.BytesIO(archive.content)) as files:
         assert sorted(files.namelist()) == sorted(
-            f"bill-{each['sequentialInvoiceNumber']}.pdf" for each in listed
+            f"{each['accountCode']}_2026-09_{each['sequentialInvoiceNumber']}.pdf"
+            for each in listed
         )
     assert pdf.headers["content-type"] == "application/pdf"
     assert pdf.content.startswith(b"%PDF-")
@@ -831,7 +832,7 @@ def test_a_bill_is_a_document_in_each_format(server, sdk):
         assert http.get(f"/bills/{NOBODY}/document").status_code == 404
     assert [each.status_code for each in wrong] == [400, 400]
     assert (pdf.headers["content-type"], pdf.content[:5]) == ("application/pdf", b"%PDF-")
-    name = f"bill-{bill_.sequential_invoice_number or bill_.id}.pdf"
+    name = f"acme_2026-09_{bill_.sequential_invoice_number}.pdf"
     assert pdf.headers["content-disposition"] == f"attachment; filename*=UTF-8''{name}"
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "sandbox" in page.headers["content-security-policy"]
