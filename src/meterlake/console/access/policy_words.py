@@ -1,31 +1,167 @@
-"""What a permission policy allows, in plain words: what its holder may do, and what not."""
+"""What a permission policy allows, in plain words: what its holder may do, and what not.
+
+Every permission that an operation of the API asks for belongs to one of the deeds, so what is said
+here is all that the API allows, and no more.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from meterlake.model.configuration.access import PermissionPolicy, PermissionStatement
-from meterlake.model.configuration.permissions import ANY, GROUP, ITEM, Pattern, Permissions
+from meterlake.model.configuration.permissions import (
+    ANY,
+    GROUP,
+    ITEM,
+    Extent,
+    Pattern,
+    Permissions,
+)
 
-# What people ask about first, as an action on a type of resource.
-_DEEDS: Final = (
-    ("read bills", "config:retrieve", "bill"),
-    ("approve, lock and delete bills", "config:update", "bill"),
-    ("make bills", "config:create", "billjob"),
-    ("read customers", "config:retrieve", "account"),
-    ("change customers", "config:update", "account"),
-    ("read plans and prices", "config:retrieve", "pricing"),
-    ("change plans and prices", "config:update", "pricing"),
-    ("read measurements", "measurements:retrieve", "measurements"),
-    ("send measurements", "measurements:upload", "measurements"),
-    ("ask questions about usage", "analytics:query", "usage"),
-    ("start backfills", "config:create", "backfill"),
-    ("export measurements", "measurements:export", "dataexport"),
-    ("export configuration and bills", "config:export", "dataexport"),
-    ("change integrations", "config:update", "integrationconfig"),
-    ("invite people", "config:create", "invitation"),
-    ("change who may do what", "config:update", "permissionpolicy"),
-    ("see who did what", "audit:retrieve", "auditlog"),
+_READ: Final = "config:retrieve"
+_CREATE: Final = "config:create"
+_UPDATE: Final = "config:update"
+_DELETE: Final = "config:delete"
+_CUSTOMERS: Final = (
+    *("account", "accountplan", "balance", "balancechargeschedule", "balancetransactionschedule"),
+    *("charge", "commitment", "contract", "counteradjustment", "customerlink"),
+)
+_CATALOGUE: Final = (
+    *(
+        "product",
+        "meter",
+        "metergroup",
+        "aggregation",
+        "compoundaggregation",
+        "counter",
+        "currency",
+    ),
+    *("plan", "plantemplate", "plangroup", "plangrouplink", "pricing", "counterpricing"),
+    *("lookuptable", "lookuptablerevision", "transactiontype", "creditreason", "debitreason"),
+    *("billgroupingkey", "statementdefinition"),
+)
+_EXPORTS: Final = ("exportdestination", "exportschedule")
+_INTEGRATIONS: Final = (
+    *("integrationconfig", "externalmapping", "webhookdestination", "notificationconfiguration"),
+    "scheduledeventconfiguration",
+)
+_SETTINGS: Final = ("organizationconfig", "billconfig", "customfield", "features", "support")
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that people do, and the permissions that it takes.
+
+    Attributes:
+        words: What it is, after "may".
+        needs: Actions with the types of resources.
+    """
+
+    words: str
+    needs: tuple[tuple[str, str], ...]
+
+
+def _deed(words: str, **resources: tuple[str, ...]) -> Deed:
+    """A deed by actions of configuration."""
+    actions = {"read": _READ, "create": _CREATE, "update": _UPDATE, "delete": _DELETE}
+    needs = ((actions[name], each) for name, found in resources.items() for each in found)
+    return Deed(words, tuple(needs))
+
+
+DEEDS: Final = (
+    _deed("read bills and their jobs", read=("bill", "billjob", "statementjob")),
+    _deed(
+        "calculate bills and make batches of statements",
+        create=("billjob", "statementjob"),
+        update=("billjob", "statementjob"),
+    ),
+    _deed("approve, lock and send bills, change their credits, and close months", update=("bill",)),
+    _deed("put credits on bills, and make statements of bills it may read", create=("bill",)),
+    _deed("delete bills and their credits", delete=("bill",)),
+    _deed("read customers with their plans and balances", read=(*_CUSTOMERS, "balancetransaction")),
+    _deed("change customers and their plans", update=_CUSTOMERS),
+    _deed("make customers, and give them plans and balances", create=_CUSTOMERS),
+    _deed("book on balances", create=("balancetransaction",)),
+    _deed("delete customers and what they have", delete=_CUSTOMERS),
+    _deed("read plans, prices and the catalogue", read=_CATALOGUE),
+    _deed("change plans, prices and the catalogue", create=_CATALOGUE, update=_CATALOGUE),
+    _deed("delete plans, prices and what else the catalogue has", delete=_CATALOGUE),
+    Deed("read what came in and what was rejected", (("measurements:retrieve", "measurements"),)),
+    Deed(
+        "send measurements, and requeue, dismiss and take up rejected rows",
+        (("measurements:upload", "measurements"),),
+    ),
+    Deed(
+        "send files of measurements, and follow them",
+        (("measurements:fileupload", "measurements"),),
+    ),
+    _deed("read mappings of files", read=("mapping",)),
+    _deed(
+        "change inboxes and mappings of files",
+        create=("inbox",),
+        update=("mapping",),
+        delete=("inbox", "mapping"),
+    ),
+    _deed("read backfills", read=("backfill",)),
+    _deed("stage backfills", create=("backfill",)),
+    _deed("apply, drop and take back backfills", update=("backfill",)),
+    Deed(
+        "ask questions about usage and bills, and download the answers",
+        tuple(("analytics:query", each) for each in ("usage", "bill", "commitment")),
+    ),
+    _deed("read saved questions", read=("savedquery",)),
+    _deed(
+        "save, change and delete questions",
+        create=("savedquery",),
+        update=("savedquery",),
+        delete=("savedquery",),
+    ),
+    _deed("read exports, their schedules and destinations", read=("dataexport", *_EXPORTS)),
+    Deed("export measurements to destinations", (("measurements:export", "dataexport"),)),
+    Deed("export configuration and bills to destinations", (("config:export", "dataexport"),)),
+    Deed("download files of exports", (("exports:download", "dataexport"),)),
+    _deed(
+        "change exports, their schedules and destinations",
+        create=_EXPORTS,
+        update=("dataexport", *_EXPORTS),
+        delete=_EXPORTS,
+    ),
+    _deed(
+        "read integrations, webhooks, notifications and events",
+        read=(*_INTEGRATIONS, "integrationrun", "event", "marketplaceusage"),
+    ),
+    _deed(
+        "change integrations, webhooks and notifications",
+        create=_INTEGRATIONS,
+        update=(*_INTEGRATIONS, "integrationrun", "event"),
+        delete=_INTEGRATIONS,
+    ),
+    _deed("read runs", read=("run",)),
+    _deed("cancel and repeat runs", update=("run",)),
+    _deed("read settings", read=_SETTINGS),
+    _deed("change settings", update=_SETTINGS),
+    _deed(
+        "read people, programs and policies",
+        read=(
+            *("user", "invitation", "serviceuser", "accesskey", "permissionpolicy"),
+            "resourcegroup",
+        ),
+    ),
+    _deed("invite people", create=("invitation",)),
+    _deed("end access and sign-ins of people, and renew their passwords", update=("user",)),
+    _deed(
+        "change programs and their keys",
+        create=("serviceuser", "accesskey"),
+        update=("serviceuser", "accesskey"),
+        delete=("serviceuser", "accesskey"),
+    ),
+    _deed(
+        "change who may do what",
+        create=("permissionpolicy", "resourcegroup"),
+        update=("permissionpolicy", "resourcegroup"),
+        delete=("permissionpolicy", "resourcegroup"),
+    ),
+    Deed("see who did what", (("audit:retrieve", "auditlog"),)),
 )
 _ACTIONS: Final = {
     "all": "do anything with",
@@ -35,7 +171,7 @@ _ACTIONS: Final = {
     "config:delete": "delete",
     "config:export": "export",
     "analytics:query": "query",
-    "measurements:upload": "send",
+    "measurements:upload": "send, requeue and dismiss",
     "measurements:fileupload": "send files of",
     "measurements:retrieve": "read",
     "measurements:export": "export",
@@ -55,7 +191,7 @@ class PolicyReading:
 
     Attributes:
         may: What is allowed.
-        partly: What is allowed for some only.
+        partly: What is allowed in part: for some things, or some of what the words say.
         may_not: What is not.
         sentences: The statements one by one.
     """
@@ -70,19 +206,17 @@ def read_policy(statements: Iterable[Mapping[str, Any]]) -> PolicyReading:
     """What the holder of some statements, as the API writes them, may do."""
     documents = list(statements)
     if not documents:
-        return PolicyReading((), (), tuple(words for words, *_ in _DEEDS), ())
+        return PolicyReading((), (), tuple(each.words for each in DEEDS), ())
     policy = PermissionPolicy.from_wire({"name": "-", "permissionPolicy": documents})
     permissions = Permissions(policy.permission_policy)
-    may, partly, may_not = [], [], []
-    for words, action, resource in _DEEDS:
-        if permissions.unrestricted(action, resource):
-            may.append(words)
-        elif permissions.singles_out(action, resource):
-            partly.append(words)
-        else:
-            may_not.append(words)
+    said: dict[Extent, list[str]] = {each: [] for each in Extent}
+    for deed in DEEDS:
+        found = {permissions.extent(*each) for each in deed.needs}
+        said[found.pop() if len(found) == 1 else Extent.SOME].append(deed.words)
     sentences = tuple(map(_sentence, policy.permission_policy))
-    return PolicyReading(tuple(may), tuple(partly), tuple(may_not), sentences)
+    return PolicyReading(
+        tuple(said[Extent.ALL]), tuple(said[Extent.SOME]), tuple(said[Extent.NONE]), sentences
+    )
 
 
 def _sentence(statement: PermissionStatement) -> str:

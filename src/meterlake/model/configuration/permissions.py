@@ -6,6 +6,7 @@ A resource is named `service:resource-type/item/id`; the service is the first wo
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Self
 
 from meterlake.model.configuration.access import (
@@ -55,6 +56,14 @@ class Pattern:
         if self.member == ITEM:
             return self.id in {ANY, id}
         return bool(groups) if self.id == ANY else self.id in groups
+
+
+class Extent(Enum):
+    """How much of a type of resource something holds for."""
+
+    ALL = "all"
+    SOME = "some"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +127,25 @@ class Permissions:
             if statement.speaks_of(action)
             for pattern in statement.patterns
         )
+
+    def extent(self, action: str, resource: str) -> Extent:
+        """For how much of a type of resource an action is allowed, as far as the statements say."""
+        service, type_ = _address(action, resource)
+
+        def about(statements: list[_Statement]) -> list[Pattern]:
+            return [
+                pattern
+                for statement in statements
+                if statement.speaks_of(action)
+                for pattern in statement.patterns
+                if pattern.covers(service, type_)
+            ]
+
+        allowing, denying = about(self._allow), about(self._deny)
+        if not allowing or any(each.matches(None, ()) for each in denying):
+            return Extent.NONE
+        is_whole = any(each.matches(None, ()) for each in allowing) and not denying
+        return Extent.ALL if is_whole else Extent.SOME
 
     def unrestricted(self, action: str, resource: str) -> bool:
         """Whether all resources of the type are allowed, without a look at any of them."""
