@@ -18,6 +18,7 @@ _PAGE_MAX: Final = 100
 # Whose right to read the log needs for what is no entity.
 _BESIDE: Final = {
     "bills": "bill",
+    "changeProposals": "changeproposal",
     "closings": "bill",
     "policyGrants": "permissionpolicy",
     "runs": "run",

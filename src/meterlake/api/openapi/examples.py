@@ -78,6 +78,13 @@ BODIES: Final[Mapping[str, Any]] = {
     },
     "PriceScaleProposeRequest": {**_PRICE_SCALE, "effectMonth": "2025-12"},
     "PriceScaleApplyRequest": {**_PRICE_SCALE, "review": "037e39dd6acf7524"},
+    "ChangeProposalRequest": {
+        "name": "Prices of 2026",
+        "reason": "Energy costs more",
+        "scale": _PRICE_SCALE,
+    },
+    "ProposalCommentRequest": {"comment": "As agreed with sales"},
+    "ProposalRejectRequest": {"comment": "Enterprise has a price guarantee"},
     "ApproveBillsRequest": {"billIds": [example_id("Bill", "acme")]},
     "CreditLineItemRequest": _MEMO,
     "DebitLineItemRequest": _MEMO,

@@ -20,6 +20,7 @@ from meterlake.api.openapi.schemas import (
 from meterlake.api.responses import (
     backfills,
     bills,
+    change_proposals,
     closings,
     customer_links,
     data_in,
@@ -66,6 +67,7 @@ from meterlake.model.configuration.queries import UsageQueryRequest
 from meterlake.model.customers.accounts import EndDateBillingEntities
 from meterlake.model.customers.balances import BalanceTransaction, EntityType
 from meterlake.model.measurements.receipt import UploadRequest
+from meterlake.model.resources.change_proposals import ProposalStatus
 from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
     QueryCommitmentsRequest,
@@ -329,6 +331,30 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=prices.PriceScaleProposeRequest, gives=prices.PriceScaleResponse
     ),
     "ApplyPriceScale": Shape(takes=prices.PriceScaleApplyRequest, gives=prices.PriceScaleResponse),
+    "ListChangeProposals": Shape(
+        gives=change_proposals.ChangeProposalResponse,
+        page=100,
+        query=(text("status", *ProposalStatus),),
+    ),
+    "ProposeChanges": Shape(
+        takes=change_proposals.ChangeProposalRequest, gives=change_proposals.ChangeProposalResponse
+    ),
+    "GetChangeProposal": Shape(gives=change_proposals.ChangeProposalDetailResponse),
+    "GetChangeProposalEffect": Shape(gives=change_proposals.ChangeProposalEffectResponse),
+    "ApproveChangeProposal": Shape(
+        takes=change_proposals.ProposalCommentRequest,
+        gives=change_proposals.ChangeProposalResponse,
+        optional=True,
+    ),
+    "RejectChangeProposal": Shape(
+        takes=change_proposals.ProposalRejectRequest, gives=change_proposals.ChangeProposalResponse
+    ),
+    "WithdrawChangeProposal": Shape(
+        takes=change_proposals.ProposalCommentRequest,
+        gives=change_proposals.ChangeProposalResponse,
+        optional=True,
+    ),
+    "ApplyChangeProposal": Shape(gives=change_proposals.ChangeProposalResponse),
     "GetClosing": Shape(gives=closings.ClosingResponse),
     "ReviewClosing": Shape(
         takes=closings.ClosingReviewRequest, gives=closings.ClosingPendingResponse

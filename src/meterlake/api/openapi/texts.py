@@ -100,6 +100,57 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " since the proposal. It needs the rights to update and create prices."
         ),
     ),
+    "ListChangeProposals": (
+        "List change proposals",
+        "One page, the newest first: who made each why, where it stands, and what was done with it.",
+    ),
+    "ProposeChanges": (
+        "Propose changes of the configuration",
+        (
+            "Keeps changes for a review; nothing changes yet. Give exactly one of `configuration`, which"
+            " is what a configuration file holds, `scale`, which changes prices of many plans, and"
+            " `price`, which gives one price other bands from an instant on. It needs the right to read"
+            " what changes. Entities with secrets are refused. 409 if another open proposal has the name."
+        ),
+    ),
+    "GetChangeProposal": (
+        "Retrieve a change proposal",
+        (
+            "With every entity that changes, and every price band by band. While it is open, `stale` has"
+            " what is no longer as its author saw it, and `problems` the rules that it breaks now. It"
+            " needs the right to read what changes."
+        ),
+    ),
+    "GetChangeProposalEffect": (
+        "Show what a change proposal does to bills",
+        (
+            "What the bills of last month and this one would come to, by month and by customer; nothing is"
+            " stored. A price that follows another one is calculated as if it had held since that one"
+            " began. 409 unless it is open. Permission: `config:retrieve` on every `bill`, too."
+        ),
+    ),
+    "ApproveChangeProposal": (
+        "Approve a change proposal",
+        (
+            "It can be applied then. 403 if the organization wants two persons (`twoPersonApproval`) and"
+            " you made it; 409 if something has changed since it was made."
+        ),
+    ),
+    "RejectChangeProposal": (
+        "Reject a change proposal",
+        "Ends it with your comment, also when it is approved already; 409 if it has ended.",
+    ),
+    "WithdrawChangeProposal": (
+        "Withdraw a change proposal",
+        "Ends your own proposal; 403 if somebody else made it, 409 if it has ended.",
+    ),
+    "ApplyChangeProposal": (
+        "Apply a change proposal",
+        (
+            "Makes all changes of an approved proposal, or none. 409 if it is not approved, or if something"
+            " has changed since it was made; the message says what. It needs the right to make each change."
+        ),
+    ),
     # Bills.
     "ListBillJobs": (
         "List bill jobs",

@@ -38,6 +38,7 @@ COSTLY: Final = frozenset(
         "GetBillDocument",
         "GetBillJsonStatement",
         "GetBillLineItemJsonUsage",
+        "GetChangeProposalEffect",
         "GetClosing",
         "GetLedgerFile",
         "ListLateUsage",

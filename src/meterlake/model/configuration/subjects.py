@@ -41,7 +41,7 @@ SUBJECTS: Final = (
         "What usage costs: templates, plans, groups of plans, and the prices of quantities and counters.",
         (
             *("plantemplates", "plans", "plangroups", "plangrouplinks", "pricings"),
-            *("counters", "counterpricings"),
+            *("counters", "counterpricings", "changeproposals"),
         ),
     ),
     Subject(

@@ -15,6 +15,7 @@ from meterlake.stores.state.access.audit_log import (
     BILL_KIND,
     CLOSING_KIND,
     GRANT_KIND,
+    PROPOSAL_KIND,
     REPLACED,
     RUN_KIND,
     AuditEntry,
@@ -29,6 +30,7 @@ Document = dict[str, Any]
 # What the log is about besides entities, as the wire calls it.
 _BESIDE: Final = {
     "bills": BILL_KIND,
+    "changeProposals": PROPOSAL_KIND,
     "closings": CLOSING_KIND,
     "policyGrants": GRANT_KIND,
     "runs": RUN_KIND,

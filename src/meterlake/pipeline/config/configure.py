@@ -40,7 +40,7 @@ from meterlake.stages.config.describe import describe, describe_all
 from meterlake.stages.config.propose import propose
 from meterlake.stages.config.prune import in_use, left_out, name_of
 from meterlake.stores.custom_sql import LIMITS, SqlLimits
-from meterlake.stores.state import Reader, State, new_id
+from meterlake.stores.state import Reader, State, Transaction, new_id
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -197,26 +197,31 @@ def apply(
     """
     if options.dry_run:
         with state.reading(org_id) as reader:
-            return _plan(state, reader, documents, options).changes
+            return plan_changes(state, reader, documents, options).changes
     # Look into the lake before anything is written, as nobody else writes in a transaction.
     if options.prune and options.measured is not None:
         with state.reading(org_id) as reader:
-            gone = _plan(state, reader, documents, options).gone
+            gone = plan_changes(state, reader, documents, options).gone
         options = replace(options, measured=None, approved=frozenset(each.id for each in gone))
     with state.transaction(org_id, author) as transaction:
-        plan = _plan(state, transaction, documents, options)
-        for proposal in plan.proposals:
-            before, sealed = proposal.before, _encrypt_secrets(state, proposal).entity
-            if before is None:
-                transaction.create(sealed, proposal.id)
-            elif proposal.changed:
-                hooks = hooks_of(before)
-                hooks.before_update(transaction, sealed)
-                transaction.update(proposal.id, before.version, sealed)
-                hooks.after_update(transaction, proposal.id, before.entity, proposal.entity)
-        for record in plan.gone:
-            delete_in(transaction, record)
+        plan = plan_changes(state, transaction, documents, options)
+        write_changes(state, transaction, plan)
     return plan.changes
+
+
+def write_changes(state: State, transaction: Transaction, plan: "ChangePlan") -> None:
+    """Make the changes of a plan that was made in the same transaction."""
+    for proposal in plan.proposals:
+        before, sealed = proposal.before, _encrypt_secrets(state, proposal).entity
+        if before is None:
+            transaction.create(sealed, proposal.id)
+        elif proposal.changed:
+            hooks = hooks_of(before)
+            hooks.before_update(transaction, sealed)
+            transaction.update(proposal.id, before.version, sealed)
+            hooks.after_update(transaction, proposal.id, before.entity, proposal.entity)
+    for record in plan.gone:
+        delete_in(transaction, record)
 
 
 def propose_changes(
@@ -233,21 +238,36 @@ def propose_changes(
     Raises:
         Invalid: Something is wrong, as with `apply`.
     """
-    proposals = _plan(state, reader, documents, options).proposals
+    proposals = plan_changes(state, reader, documents, options).proposals
     return [_encrypt_secrets(state, each).record() for each in proposals if each.changed]
 
 
-class _Plan(NamedTuple):
-    """What would happen."""
+class ChangePlan(NamedTuple):
+    """What would happen.
+
+    Attributes:
+        changes: One for each entity of the documents, and of those that go.
+        proposals: The entities of the documents as they would be.
+        gone: Those that would be deleted.
+        before: The configuration as it is.
+        after: As it would be.
+    """
 
     changes: list[EntityChange]
     proposals: list[Proposal]
     gone: list[Record[Any]]
+    before: Configuration
+    after: Configuration
 
 
-def _plan(
+def plan_changes(
     state: State, reader: Reader, documents: Sequence[Document], options: ApplyOptions
-) -> _Plan:
+) -> ChangePlan:
+    """What applying documents would do; nothing is written.
+
+    Raises:
+        Invalid: Something is wrong, as with `apply`.
+    """
     # A configuration with its secrets readable, to compare them with those of documents.
     configuration = reader.configuration()
     if not any(map(holds_secrets, configuration.kinds())):
@@ -287,7 +307,7 @@ def _plan(
     for each in gone:
         kind, name = resource_of(each.entity).name, name_of(each, before)
         changes.append(EntityChange("", kind, name, each.id, ChangeAction.DELETED, (), ()))
-    return _Plan(changes, proposals, gone)
+    return ChangePlan(changes, proposals, gone, before, after)
 
 
 def _check_versions(proposals: Sequence[Proposal], versions: Mapping[str, int]) -> None:

@@ -16,6 +16,7 @@ from meterlake.model.catalog.counters import Counter, CounterPricing
 from meterlake.model.catalog.pricing import (
     Plan,
     PlanTemplate,
+    PriceChange,
     Pricing,
     PricingBand,
     PricingType,
@@ -29,7 +30,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.ids import CODE_MAX
 from meterlake.model.values.money import RoundingMode, exact, plain, round_amount
-from meterlake.model.values.period import midnight, zone
+from meterlake.model.values.period import format_instant, local_date, midnight, zone
 
 # As many decimals more than the old price has, unless the scale says how many.
 _MORE_DECIMALS: Final = 2
@@ -158,7 +159,11 @@ class ScaledPrices:
         content: dict[str, list[Any]] = {}
         for each in self.changed:
             kind = resource_of(each.record.entity).name
-            content.setdefault(kind, []).extend(_documents(each, self.start, self.day))
+            bands = {"pricing_bands": tuple(band.new for band in each.bands)}
+            if each.overage:
+                bands["overage_pricing_bands"] = tuple(band.new for band in each.overage)
+            rows = _following(each.record, bands, self.start, self.day)
+            content.setdefault(kind, []).extend(rows)
         return [Document("prices", content)] if content else []
 
 
@@ -175,7 +180,7 @@ def scale_prices(configuration: Configuration, scale: PriceScale) -> ScaledPrice
     changed: list[ScaledPrice] = []
     unchanged: list[UnchangedPrice] = []
     for record, plan, currency in _prices(configuration, owners):
-        priced, name = _priced(configuration, record.entity)
+        priced, name = name_priced(configuration, record.entity)
         factor = _factor(scale, plan, priced)
         reason = _reason_to_stay(record.entity, factor, start)
         if reason or factor is None:
@@ -227,7 +232,7 @@ def _prices(
         yield each, *owners[id_]
 
 
-def _priced(configuration: Configuration, price: Pricing | CounterPricing) -> tuple[str, str]:
+def name_priced(configuration: Configuration, price: Pricing | CounterPricing) -> tuple[str, str]:
     """The code and the name of what a price is of."""
     found: Record[Any]
     if isinstance(price, CounterPricing):
@@ -297,12 +302,43 @@ def _multiplied(old: Decimal, factor: Decimal, decimals: int | None) -> Decimal:
     return round_amount(product, min(decimals, _DECIMALS_MAX), RoundingMode.HALF_UP)
 
 
-def _documents(scaled: ScaledPrice, start: datetime, day: date) -> Iterator[dict[str, Any]]:
+def replacing_price(configuration: Configuration, id: str, change: PriceChange) -> list[Document]:
+    """What a file says of a price that has other bands from an instant on.
+
+    Raises:
+        NotFound: There is no such price.
+        Invalid: The price does not hold then.
+    """
+    record = configuration.get(Pricing, id)
+    start = change.start_date
+    require_active(record.entity, start)
+    settings = next(configuration.all(OrganizationConfig), None)
+    day = local_date(start, zone(settings.entity.timezone if settings else "UTC"))
+    rows = list(_following(record, {"pricing_bands": change.pricing_bands}, start, day))
+    return [Document("price", {resource_of(record.entity).name: rows})]
+
+
+def require_active(pricing: Pricing, start: datetime) -> None:
+    """Refuse to replace a price at an instant at which it does not hold.
+
+    Raises:
+        Invalid: It does not.
+    """
+    end = pricing.end_date
+    if pricing.start_date <= start and (end is None or start < end):
+        return
+    first = format_instant(pricing.start_date)
+    rule = f"the replaced price must hold then: from {first}" + (
+        f", before {format_instant(end)}" if end else ""
+    )
+    raise Invalid("startDate", format_instant(start), rule)
+
+
+def _following(
+    record: Record[Any], bands: Mapping[str, tuple[PricingBand, ...]], start: datetime, day: date
+) -> Iterator[dict[str, Any]]:
     """What a file says of a price that changes: the old one with its end, and the new one."""
-    record, entity = scaled.record, scaled.record.entity
-    bands = {"pricing_bands": tuple(each.new for each in scaled.bands)}
-    if scaled.overage:
-        bands["overage_pricing_bands"] = tuple(each.new for each in scaled.overage)
+    entity = record.entity
     if entity.start_date == start:
         yield {"id": record.id, **_wire(entity.model_copy(update=bands))}
         return

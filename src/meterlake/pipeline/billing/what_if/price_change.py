@@ -1,20 +1,20 @@
 """Changed prices: what they do to bills, and the price that follows one with other bands."""
 
 from collections import defaultdict
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any, Final
 
 from meterlake.model.bills.what_if import NAMED_MAX, AmountTotal, Mover, Movers
 from meterlake.model.catalog.pricing import PriceChange, PriceChangePreview, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.configuration.price_scales import PriceScale
-from meterlake.model.errors import Invalid
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
-from meterlake.model.values.period import Month, format_instant, local_date, zone
+from meterlake.model.values.period import Month, local_date, zone
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.what_if.comparison import WhatIfChoice, compare_history
+from meterlake.pipeline.config.change_proposals import plan_open_proposal
 from meterlake.pipeline.config.entities import (
     create_in,
     entity_document,
@@ -23,7 +23,8 @@ from meterlake.pipeline.config.entities import (
     version_of,
 )
 from meterlake.pipeline.config.scale_prices import propose_prices
-from meterlake.stages.config.scale_prices import following_code
+from meterlake.stages.config.price_changes import as_if_begun, changed_prices
+from meterlake.stages.config.scale_prices import following_code, require_active
 from meterlake.stores import Organization
 
 Answer = dict[str, Any]
@@ -59,18 +60,62 @@ def preview_price_change(organization: Organization, id: str, document: Any) -> 
                 named.append(change.to_wire())
         return {
             **found.summary.to_wire(),
-            "byMonth": [
-                {
-                    "month": month,
-                    "currency": currency,
-                    "before": total.before,
-                    "after": total.after,
-                    "difference": total.difference,
-                }
-                for (month, currency), total in sorted(months.items())
-            ],
+            "byMonth": _month_rows(months),
             "changes": named,
         }
+
+
+def proposal_effect(organization: Organization, id: str) -> Answer:
+    """What a proposal would do to the bills of last month and this one; nothing is stored.
+
+    Prices that follow others are calculated as if they had held since these began.
+
+    Raises:
+        NotFound: There is no such proposal.
+        Conflict: It is not open.
+        Invalid: It breaks a rule now.
+    """
+    plan = plan_open_proposal(organization, id)
+    documents = as_if_begun(plan.proposals, changed_prices(plan.before, plan.proposals))
+    tz = zone(single(organization, OrganizationConfig).timezone)
+    today = local_date(organization.now(), tz)
+    this = Month(today.year, today.month)
+    choice = WhatIfChoice(this.moved(-1), this, documents, by_month=True)
+    months: dict[tuple[str, str], AmountTotal] = defaultdict(AmountTotal)
+    accounts: dict[tuple[str, str, str], AmountTotal] = defaultdict(AmountTotal)
+    with compare_history(organization, choice) as found:
+        for change in found.changes():
+            key = change.key
+            months[key.month, key.currency] = months[key.month, key.currency].plus(change)
+            of = key.account, key.currency, key.month
+            accounts[of] = accounts[of].plus(change)
+        moved = {of: total for of, total in accounts.items() if total.difference}
+        return {
+            **found.summary.to_wire(),
+            "byMonth": _month_rows(months),
+            "customersChanged": len({account for account, _, _ in moved}),
+            "byCustomer": _customer_rows(moved),
+        }
+
+
+def _customer_rows(moved: Mapping[tuple[str, str, str], AmountTotal]) -> list[Answer]:
+    """The customers whose bills differ, by month: those that move most first."""
+    order = sorted(moved.items(), key=lambda each: (-abs(each[1].difference), each[0]))
+    return [
+        {"account": account, "currency": currency, "month": month, **_total(total)}
+        for (account, currency, month), total in order[:NAMED_MAX]
+    ]
+
+
+def _month_rows(months: Mapping[tuple[str, str], AmountTotal]) -> list[Answer]:
+    return [
+        {"month": month, "currency": currency, **_total(total)}
+        for (month, currency), total in sorted(months.items())
+    ]
+
+
+def _total(total: AmountTotal) -> Answer:
+    return {"before": total.before, "after": total.after, "difference": total.difference}
 
 
 def replace_pricing(organization: Organization, author: str, id: str, document: Any) -> Answer:
@@ -89,7 +134,7 @@ def replace_pricing(organization: Organization, author: str, id: str, document: 
     bands = {"pricing_bands": change.pricing_bands}
     with organization.transaction(author) as transaction:
         before = transaction.get(Pricing, id)
-        _require_active(before.entity, change.start_date)
+        require_active(before.entity, change.start_date)
         stores = organization.stores
         if before.entity.start_date == change.start_date:
             changed = before.entity.model_copy(update=bands)
@@ -106,18 +151,6 @@ def replace_pricing(organization: Organization, author: str, id: str, document: 
             "originalPricing": entity_document(original, transaction),
             "newPricing": entity_document(made, transaction),
         }
-
-
-def _require_active(pricing: Pricing, start: datetime) -> None:
-    """The price that is replaced holds then."""
-    end = pricing.end_date
-    if pricing.start_date <= start and (end is None or start < end):
-        return
-    first = format_instant(pricing.start_date)
-    rule = f"the replaced price must hold then: from {first}" + (
-        f", before {format_instant(end)}" if end else ""
-    )
-    raise Invalid("startDate", format_instant(start), rule)
 
 
 def price_effect(organization: Organization, scale: PriceScale, month: Month) -> dict[str, Any]:

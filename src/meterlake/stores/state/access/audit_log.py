@@ -32,6 +32,7 @@ from meterlake.model.customers.balances import Balance
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
 from meterlake.model.work.jobs import JobKind
+from meterlake.stores.state.change_proposals import CHANGE_PROPOSAL, CHANGE_PROPOSAL_ACT
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.pages import Page, key_of, key_token, read
 from meterlake.stores.state.core.reader import Reader
@@ -53,6 +54,7 @@ BILL_KIND: Final = "Bill"
 GRANT_KIND: Final = "PolicyGrant"
 RUN_KIND: Final = "Run"
 CLOSING_KIND: Final = "Closing"
+PROPOSAL_KIND: Final = "ChangeProposal"
 REPLACED: Final = "replaced"
 # What the job of a closing says of the times that its month was opened again.
 _REOPENED: Final = "reopened"
@@ -70,7 +72,7 @@ class AuditEntry:
     """One thing that somebody did.
 
     Attributes:
-        kind: The class of an entity, or `Bill`, `Closing`, `PolicyGrant`, `Run`.
+        kind: The class of an entity, or `Bill`, `ChangeProposal`, `Closing`, `PolicyGrant`, `Run`.
         action: What was done to it: `created`, `approved`.
         entity_id: What it was done to.
         name: Its code, name or e-mail address, as far as it has one; of a bill its account's id, of
@@ -367,6 +369,20 @@ def _of_grants(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
     return query.where(table.org == reader.org_id)
 
 
+def _of_proposals(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
+    """What people did with proposed changes of the configuration."""
+    if wanted.kinds and PROPOSAL_KIND not in wanted.kinds:
+        return None
+    act, table = CHANGE_PROPOSAL_ACT.c, CHANGE_PROPOSAL.c
+    name = select(table.name).where(table.org == act.org, table.id == act.proposal_id)
+    query = _columns(
+        *(act.at, act.author, func.lower(act.status), (PROPOSAL_KIND, act.proposal_id)),
+        name.scalar_subquery(),
+        {"mark": act.number, "reason": func.nullif(act.comment, "")},
+    )
+    return query.where(act.org == reader.org_id)
+
+
 def _of_runs(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
     if wanted.kinds and RUN_KIND not in wanted.kinds:
         return None
@@ -392,5 +408,6 @@ _SOURCES: Final[tuple[Callable[[Reader, AuditFilter], Select[Any] | None], ...]]
     _of_replaced_bills,
     _of_postings,
     _of_grants,
+    _of_proposals,
     _of_runs,
 )

@@ -42,6 +42,8 @@ OURS: Final = {
     "bill_version": "bill_id org account_id frequency grouping_key total calculation_id created_by"
     " modified_by replaced_by",
     "bill_version_line": "bill_id",
+    "change_proposal": "org id status",
+    "change_proposal_act": "org proposal_id status author",
     "destination_health": "org destination_id",
     "entity": "org kind id created_by modified_by",
     "entity_history": "org kind id author created_by digest",
