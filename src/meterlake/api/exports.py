@@ -19,6 +19,7 @@ from meterlake.model.values.period import format_instant
 from meterlake.model.work.export_request import Source
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document
+from meterlake.pipeline.export import delivered
 from meterlake.pipeline.export import destinations as export_destinations
 from meterlake.pipeline.export import jobs as export_jobs
 from meterlake.pipeline.export.jobs import ExportJobFilter
@@ -166,6 +167,43 @@ async def download_url(call: Call) -> Any:
     return {"url": url, "expirationTime": format_instant(ends)}
 
 
+async def get_manifest(call: Call) -> Any:
+    """The manifest of a job, where it lies."""
+    id_ = await _readable_job(call)
+    return await call.run(delivered.read_delivered, call.organization, id_, _place(call))
+
+
+async def verify(call: Call) -> Any:
+    """Whether the files of a job are as its manifest says."""
+    id_ = await _readable_job(call)
+    return await call.run(delivered.verify_delivered, call.organization, id_, _place(call))
+
+
+async def file_url(call: Call) -> Any:
+    """A link to one file of a job."""
+    id_ = await _readable_job(call)
+    name = call.path["file"]
+    found = await call.run(delivered.delivered_download, call.organization, id_, name, _place(call))
+    url = await downloads.link(call, found, _LINK.total_seconds())
+    return {"url": url, "expirationTime": format_instant(call.stores.now() + _LINK)}
+
+
+async def _readable_job(call: Call) -> str:
+    """A job of which nothing is withheld from who asks.
+
+    Raises:
+        Forbidden: Some of what it exported may not be read.
+    """
+    id_ = member(call, _KIND)
+    for each in await call.run(export_jobs.exports_of_job, call.organization, id_):
+        _permit_reading(call, each)
+    return id_
+
+
+def _place(call: Call) -> str | None:
+    return call.query.text("place")
+
+
 async def check_destination(call: Call) -> Any:
     """Find out whether a destination can be written."""
     id_ = member(call, "ExportDestination")
@@ -227,6 +265,17 @@ OPERATIONS: Final = (
         item="jobId",
     ),
     # Of our own.
+    _operation(
+        "GetDataExportManifest", "GET", f"{_JOBS}/{{id}}/manifest", "exports:download", get_manifest
+    ),
+    _operation("VerifyDataExport", "POST", f"{_JOBS}/{{id}}/verify", "exports:download", verify),
+    _operation(
+        "GetDataExportFileUrl",
+        "GET",
+        f"{_JOBS}/{{id}}/files/{{file}}/getdownloadurl",
+        "exports:download",
+        file_url,
+    ),
     Operation(
         "CheckExportDestination",
         "POST",

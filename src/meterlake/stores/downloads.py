@@ -27,11 +27,14 @@ class Download:
         key: Its key in the home's object store.
         name: The file's name for whoever saves it.
         media_type: What it is.
+        export: `organization/job/place` where the object is a file that an export delivered, in
+            whatever store that place is; its key is the file's name then.
     """
 
     key: str
     name: str
     media_type: str = "application/json"
+    export: str = ""
 
 
 class Downloads:

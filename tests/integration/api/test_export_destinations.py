@@ -117,3 +117,34 @@ def test_a_destination_that_a_schedule_uses_stays(sdk, http):
     )
     with pytest.raises(m3ter.ConflictError):
         sdk.data_exports.destinations.delete(made["id"])
+
+
+def test_a_damaged_or_foreign_file_of_a_destination_is_found_and_not_given_out(server, sdk, http):
+    made = create(http, code="damaged", bucketName="damaged", destinationType="LOCAL").json()
+    job_id = sdk.data_exports.create_adhoc(
+        source_type="OPERATIONAL",
+        operational_data_types=["ACCOUNTS"],
+        extra_body={"destinationIds": [made["id"]]},
+    ).job_id
+    run_export(server.stores, job_id)
+    folder = server.settings.export_folder / "damaged"
+    [file] = folder.rglob("*.csv.gz")
+    [manifest] = folder.rglob("*_manifest.json")
+    place = {"place": "damaged"}
+    link = f"/dataexports/jobs/{job_id}/files/{file.name}/getdownloadurl"
+    whole = httpx.get(http.get(link, params=place).json()["url"])
+    assert whole.content == file.read_bytes()
+
+    file.write_bytes(file.read_bytes() + b"x")
+    checked = http.post(f"/dataexports/jobs/{job_id}/verify", params=place).json()
+    assert not checked["verified"]
+    assert all(each["file"].endswith(file.name) for each in checked["problems"])
+
+    (folder / "orgId=other").mkdir()
+    (folder / "orgId=other" / file.name).write_bytes(b"theirs")
+    key = file.relative_to(folder).as_posix()
+    for theirs in (f"orgId=other/{file.name}", f"orgId={server.org_id}/../orgId=other/{file.name}"):
+        manifest.write_text(manifest.read_text().replace(f'"{key}"', f'"{theirs}"'))
+        key = theirs
+        url = http.get(link, params=place).json()["url"]
+        assert httpx.get(url).status_code in {400, 404}

@@ -1,6 +1,7 @@
 """Exports over HTTP: asked for with the SDK, run, and downloaded."""
 
 import gzip
+import hashlib
 import io
 import json
 import threading
@@ -313,6 +314,9 @@ def test_a_file_of_all_is_for_who_may_read_each(server):
                 json=scheduled("OPERATIONAL", "b") | {"operationalDataTypes": list(bills)},
             ),
             client.get(f"/dataexports/jobs/{theirs}/getdownloadurl"),
+            client.get(f"/dataexports/jobs/{theirs}/manifest"),
+            client.post(f"/dataexports/jobs/{theirs}/verify"),
+            client.get(f"/dataexports/jobs/{theirs}/files/bills.csv.gz/getdownloadurl"),
             client.post(f"/dataexports/jobs/{theirs}/retry"),
         ]
         taken = client.post("/dataexports/adhoc", json=export(meters))
@@ -456,3 +460,33 @@ def test_exports_have_to_be_enabled(server):
         finally:
             now = http.get("/features").json()
             http.put("/features", json=now | {"preview": True}).raise_for_status()
+
+
+@pytest.mark.sees("GetDataExportManifest", "VerifyDataExport", "GetDataExportFileUrl")
+def test_the_files_of_a_job_are_listed_verified_and_downloaded_one_by_one(server, exports):
+    types = ["ACCOUNTS", "METERS"]
+    job_id = ask(exports, sourceType="OPERATIONAL", operationalDataTypes=types)
+    run_export(server.stores, job_id)
+    with server.http() as http:
+        manifest = http.get(f"/dataexports/jobs/{job_id}/manifest").json()
+        checked = http.post(f"/dataexports/jobs/{job_id}/verify").json()
+        link = f"/dataexports/jobs/{job_id}/files/{{}}/getdownloadurl"
+        names = [manifest["files"][0]["name"], manifest["manifest"]]
+        urls = [http.get(link.format(name)).json()["url"] for name in names]
+        unknown = http.get(link.format("other.csv.gz"))
+        nowhere = http.get(f"/dataexports/jobs/{job_id}/manifest", params={"place": "elsewhere"})
+    file, document = (httpx.get(url) for url in urls)
+
+    assert {each["type"] for each in manifest["files"]} == {"account", "meter"}
+    assert hashlib.sha256(file.content).hexdigest() == manifest["files"][0]["sha256"]
+    assert len(file.content) == manifest["files"][0]["bytes"]
+    assert document.json()["jobId"] == job_id
+    assert (checked["verified"], checked["files"], checked["problems"]) == (True, 2, [])
+    assert (unknown.status_code, nowhere.status_code) == (404, 404)
+
+
+def test_a_job_has_no_manifest_before_it_has_succeeded(server, exports):
+    with server.http() as http:
+        answer = http.get(f"/dataexports/jobs/{ask(exports)}/manifest")
+
+    assert answer.status_code == httpx.codes.CONFLICT

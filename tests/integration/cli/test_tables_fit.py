@@ -102,6 +102,8 @@ COMMANDS = (
     "export verify {manifest}",
     "export jobs list",
     "export jobs show {job}",
+    "export jobs files {job}",
+    "export jobs verify {job}",
     "export jobs download {job} --to {folder}",
     "export jobs cancel {job}",
     "export jobs retry {job}",

@@ -1,12 +1,16 @@
 """The pages of data out and of integrations: made, checked, sent once more, and not offered."""
 
+import hashlib
 import re
+from html import unescape
 
 import pytest
 from argon2 import PasswordHasher
 
 from meterlake.console.data_out.data_out import when_of
 from meterlake.pipeline.access import login
+from meterlake.pipeline.export.run import run_export
+from meterlake.stores import open_stores
 from tests.console_world import CONSOLE, a_console
 from tests.deliveries import add_runs, content_for, new_webhook, send_due
 from tests.doubles.receivers import running_receiver
@@ -111,6 +115,35 @@ def test_an_export_is_made_cancelled_and_run_again(ada):
     ada.go(place)
     assert "The worker exports once more." in ada.press("retry")
     assert "Pending" in ada.go(f"{OUT}/jobs?status=PENDING")
+
+
+def test_the_files_of_an_export_are_listed_verified_and_downloaded(world, ada):
+    ada.go(f"{OUT}/destinations/new")
+    made = {"name": "Books", "code": "books", "bucketName": "books", "destinationType": "LOCAL"}
+    ada.send(made)
+    ada.go(f"{OUT}/jobs/new")
+    destination = re.search(r'name="destinationIds" value="([^"]*)"[^>]*>\s*Books', ada.page.text)
+    assert destination is not None
+    chosen = {"sourceType": "OPERATIONAL", "operationalDataTypes": "ACCOUNTS"}
+    ada.send({**chosen, "destinationIds": destination[1]})
+    place = ada.path
+    home = world.home.stores.settings
+    folder = home.home.parents[1] / "exports"
+    with open_stores(home.model_copy(update={"export_folder": folder})) as stores:
+        run_export(stores, place.rpartition("/")[2])
+    [file] = (folder / "books").rglob("*.csv.gz")
+
+    assert file.name in ada.go(place)
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in ada.text
+    assert "All files are as the manifest says." in ada.press("verify", place="books")
+    link = re.search(r'href="([^"]*name=[^"]*csv.gz[^"]*)"', ada.page.text)
+    assert link is not None
+    ada.go(unescape(link[1]))
+    assert ada.page.content == file.read_bytes()
+
+    file.write_bytes(b"other")
+    ada.go(place)
+    assert "Some files are not as the manifest says." in ada.press("verify", place="books")
 
 
 def test_a_delivery_is_shown_try_by_try_and_sent_once_more(world, ada):

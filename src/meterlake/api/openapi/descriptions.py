@@ -98,6 +98,7 @@ PARAMETERS: Final = {
     "uid": "The uid of a measurement.",
     "file": "The name of the file, as the event has it.",
     "fileKey": "Ignored.",
+    "place": "The code of a destination, as the job's `places` name it; the first one if absent.",
     "date": "Only those that hold on this date.",
     "since": "Only those from this instant on.",
     "until": "Only those before this instant.",

@@ -515,6 +515,11 @@ SHAPES: Final[dict[str, Shape]] = {
         ),
     ),
     "GetJob": Shape(gives=exports.JobResponse),
+    "GetDataExportManifest": Shape(gives=exports.ExportManifestResponse, query=(text("place"),)),
+    "VerifyDataExport": Shape(gives=exports.ExportVerificationResponse, query=(text("place"),)),
+    "GetDataExportFileUrl": Shape(
+        gives=exports.GenerateExportDownloadUrlResponse, query=(text("place"),)
+    ),
     "CheckExportDestination": Shape(gives=exports.ExportDestinationCheckResponse),
     "CancelDataExportJob": Shape(gives=exports.JobResponse),
     "RetryDataExportJob": Shape(gives=exports.JobResponse),

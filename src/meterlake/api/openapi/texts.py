@@ -931,6 +931,15 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "listJobStatuses": ("List export jobs", "One page, newest first."),
     "GetJob": ("Retrieve an export job", "Its status, its progress, and why it failed if it did."),
     "GenerateDataExportFileDownloadUrl": ("Get the file of an export job", _LINK),
+    "GetDataExportManifest": (
+        "Read the manifest of an export job",
+        "Each file with its rows, size and SHA-256, as the manifest says where it lies.",
+    ),
+    "VerifyDataExport": (
+        "Verify the files of an export job",
+        "Reads each file where it lies, and compares its size, checksum, rows and sums. At most 1 GB.",
+    ),
+    "GetDataExportFileUrl": ("Get one file of an export job", _LINK),
     "CheckExportDestination": (
         "Check an export destination",
         "Writes a small object and deletes it again. The answer lists the steps and what failed.",

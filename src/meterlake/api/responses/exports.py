@@ -6,6 +6,7 @@ from typing import Any
 from meterlake.model.configuration.exports import DataExportDestinationType, SourceType
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Id, Instant, Integer, Text
+from meterlake.model.work.export_request import Format
 
 
 class Status(StrEnum):
@@ -45,6 +46,48 @@ class GenerateExportDownloadUrlResponse(Value):
 
     url: Text | None = None
     expiration_time: Instant | None = None
+
+
+class DeliveredFileResponse(Value):
+    """One file of an export, as its manifest has it."""
+
+    name: Text
+    key: Text
+    type: Text
+    meter: Text | None = None
+    rows: Integer
+    bytes: Integer
+    sha256: Text
+
+
+class ExportManifestResponse(Value):
+    """What an export wrote, as its manifest says where it lies."""
+
+    job_id: Id
+    place: Text
+    format: Format
+    manifest: Text
+    location: Text
+    rows: Integer
+    bytes: Integer
+    files: tuple[DeliveredFileResponse, ...]
+
+
+class ExportProblemResponse(Value):
+    """What of an export is not as its manifest says; `file` is a key, or `manifest`."""
+
+    file: Text
+    problem: Text
+
+
+class ExportVerificationResponse(Value):
+    """Whether the files of an export are as its manifest says."""
+
+    job_id: Id
+    place: Text
+    files: Integer
+    verified: bool
+    problems: tuple[ExportProblemResponse, ...]
 
 
 class CheckStep(StrEnum):

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from meterlake.api.server.answers import failure
 from meterlake.api.server.call import ORGANIZATION, Call, Operation
 from meterlake.model.errors import MeterlakeError, NotFound, Required
+from meterlake.pipeline.export.delivered import delivered_blocks
 from meterlake.pipeline.ingest.reporting import failed_ingest_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import PATH, Download
@@ -64,17 +65,20 @@ def file_response(stores: Stores, download: Download) -> Response:
 
     Raises:
         NotFound: It is gone.
+        Conflict: It belongs to an export, and the server does not keep it any more.
+        Unavailable: The store that it is in failed.
     """
+    headers = {**_HEADERS, "Content-Disposition": _disposition(download.name)}
+    if download.export:
+        org_id, job_id, place = download.export.split("/", 2)
+        blocks = delivered_blocks(stores.organization(org_id), job_id, place, download.name)
+        return StreamingResponse(blocks, headers=headers, media_type=download.media_type)
     try:
         info = stores.objects.head(download.key)
         content = _blocks(stores.objects.open(download.key))
     except NotFound:  # It names the store's own path.
         raise NotFound("file", download.name, " any more; have it made again") from None
-    headers = {
-        **_HEADERS,
-        "Content-Disposition": _disposition(download.name),
-        "Content-Length": str(info.size_bytes),
-    }
+    headers["Content-Length"] = str(info.size_bytes)
     return StreamingResponse(content, headers=headers, media_type=download.media_type)
 
 

@@ -80,6 +80,9 @@ COSTLY: Final = frozenset(
         "ReplayWebhook",
         # Other systems, which may be slow or silent; also servers of names, which somebody chose.
         "CheckExportDestination",
+        "GetDataExportFileUrl",
+        "GetDataExportManifest",
+        "VerifyDataExport",
         "CheckInbox",
         "CreateWebhookDestination",
         "PingWebhook",

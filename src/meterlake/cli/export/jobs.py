@@ -14,6 +14,7 @@ LISTED: Final = (
     *("!id", "status", "?sourceType=source", "?rows", "error", "?dateCreated=created"),
     *("?scheduledFor=due", "?finishedAt=finished"),
 )
+_FILES: Final = ("name", "?type", "?meter", "rows", "?bytes", "?sha256")
 _PAGE: Final = 50
 _CHANGE: Final = ("config:update", "dataexport")
 
@@ -22,7 +23,7 @@ def register(app: App) -> None:
     """Add the commands."""
     jobs = App(name="jobs", help="Jobs of exports: those that wait, run, or have ended.")
     jobs.command(list_, name="list")
-    for command in (show, cancel, retry, download):
+    for command in (show, cancel, retry, download, files, verify):
         jobs.command(command)
     app.command(jobs)
 
@@ -134,3 +135,42 @@ def download(job: Job, /, *, to: Path = Path(), options: Options = NO_OPTIONS) -
         options.output.line({"path": str(path)})
     else:
         options.output.note(str(path))
+
+
+def files(job: Job, /, *, place: Text = None, options: Options = NO_OPTIONS) -> None:
+    """List the files of an export with their rows, sizes and checksums, as its manifest has them.
+
+    Example: `meterlake export jobs files 5f0c…`
+
+    Args:
+        job: Its id.
+        place: The destination whose manifest you want to see, by its code; the first one without.
+    """
+    from meterlake.pipeline.export.delivered import read_delivered
+
+    with options.open() as organization:
+        found = read_delivered(organization, job, place)
+    options.output.note(f"Manifest: {found['location']}")
+    options.output.rows(found["files"], _FILES, empty="No files.")
+
+
+def verify(job: Job, /, *, place: Text = None, options: Options = NO_OPTIONS) -> int:
+    """Compare the files of an export with its manifest, where they lie: sizes, checksums, sums.
+
+    Ends with 1 if anything differs. `meterlake export verify MANIFEST` does it without a home.
+
+    Example: `meterlake export jobs verify 5f0c…`
+
+    Args:
+        job: Its id.
+        place: The destination that you want to verify, by its code; the first one without.
+    """
+    from meterlake.pipeline.export.delivered import verify_delivered
+
+    with options.open() as organization:
+        found = verify_delivered(organization, job, place)
+    if not found["verified"]:
+        options.output.rows(found["problems"], ("file", "problem"))
+        return 1
+    options.output.note("All files are as the manifest says.")
+    return 0

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -250,21 +251,40 @@ async def export_once(visit: Visit) -> Response:
     return visit.go(f"{JOBS}/{made['jobId']}", "The worker exports. You can cancel it below.")
 
 
-async def show_job(visit: Visit) -> Response:
-    """One job: how far it is, where its files and its manifest are."""
+async def show_job(visit: Visit, checked: dict[str, Any] | None = None) -> Response:
+    """One job: how far it is, the files that it delivered to each place, what a check found."""
     job = await visit.api.get(f"/dataexports/jobs/{visit.request.path_params['id']}")
+    result = job.get("result") or {}
+    places = result.get("places") or []
+    names = [each["name"] for each in places] or ([""] if result.get("download") else [])
+    manifests = []
+    if job["status"] == "SUCCEEDED" and visit.may("GetDataExportManifest"):
+        manifests = await asyncio.gather(*(_manifest(visit, job["id"], each) for each in names))
     return visit.page(
         "data_out/job.html",
         job=job,
         is_open=job["status"] in {"PENDING", "RUNNING"},
-        places=(job.get("result") or {}).get("places") or [],
-        has_download=bool((job.get("result") or {}).get("download")),
+        places=places,
+        manifests=manifests,
+        checked=checked,
+        has_download=bool(result.get("download")),
         links=visit.open_places(_PLACES),
     )
 
 
+async def _manifest(visit: Visit, id_: str, place: str) -> dict[str, Any]:
+    """The manifest of a job in a place, or why it cannot be read there."""
+    try:
+        found: dict[str, Any] = await visit.api.get(
+            f"/dataexports/jobs/{id_}/manifest", place=place or None
+        )
+    except ApiRefusalError as refusal:
+        return {"place": place, "refused": refusal.reason}
+    return found
+
+
 async def change_job(visit: Visit) -> Response:
-    """Cancel a job, run it again, or get its file."""
+    """Cancel a job, run it again, or verify its files."""
     id_ = visit.request.path_params["id"]
     match visit.field("action"):
         case "cancel":
@@ -273,15 +293,19 @@ async def change_job(visit: Visit) -> Response:
         case "retry":
             await visit.api.send("POST", f"/dataexports/jobs/{id_}/retry")
             said = "The worker exports once more."
+        case "verify":
+            path, place = f"/dataexports/jobs/{id_}/verify", visit.field("place") or None
+            return await show_job(visit, await visit.api.send("POST", path, None, place=place))
         case _:
             raise visit.unknown_action("an export")
     return visit.go(f"{JOBS}/{id_}", said)
 
 
 async def download(visit: Visit) -> Response:
-    """Lead on to the file of a job, by a link that works for a while."""
-    id_ = visit.request.path_params["id"]
-    found = await visit.api.get(f"/dataexports/jobs/{id_}/getdownloadurl")
+    """Lead on to all that the server keeps of a job, or one file, by a link that works for a while."""
+    id_, name = visit.request.path_params["id"], visit.query("name")
+    path = f"/dataexports/jobs/{id_}" + (f"/files/{quote(name)}" if name else "")
+    found = await visit.api.get(f"{path}/getdownloadurl", place=visit.query("place"))
     return RedirectResponse(found["url"], 303, {"Cache-Control": "no-store"})
 
 

@@ -9,7 +9,7 @@ import hashlib
 import io
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from meterlake.pipeline.export.files import schema_of
 from meterlake.settings import Settings
 from meterlake.stages.export.column_kinds import ExportColumn, flat
 from meterlake.stages.export.manifest import ExactSums, ReadManifest, Sum, WrittenFile, summable
-from meterlake.stores.objects import ObjectStore, open_objects
+from meterlake.stores.objects import open_objects
 
 MANIFEST: Final = "manifest"
 _ORGANIZATION: Final = "orgId="
@@ -117,7 +117,23 @@ def verify(settings: Settings, url: str | Path) -> list[ManifestProblem]:
         )
     objects = open_objects("/".join(segments[:start]) or "/", settings)
     key = "/".join(segments[start:])
-    manifest = _read_manifest(objects.get(key), str(url))
+    manifest = read_manifest(objects.get(key), str(url))
+    if "/" in key:
+        return compare_files(manifest, objects.open)
+    # The files were taken elsewhere with it.
+    return compare_files(manifest, lambda file: objects.open(file.rpartition("/")[2]))
+
+
+def compare_files(manifest: ReadManifest, open: Callable[[str], BinaryIO]) -> list[ManifestProblem]:
+    """Compare files with their manifest: all that is wrong, nothing if all is well.
+
+    Args:
+        manifest: What the files should be.
+        open: Opens the file of a key.
+
+    Raises:
+        Unavailable: A disk or a network failed.
+    """
     files = [WrittenFile.of(entry) for entry in manifest.files]
     problems = []
     for name in ("rows", "bytes"):
@@ -127,17 +143,19 @@ def verify(settings: Settings, url: str | Path) -> list[ManifestProblem]:
             problems.append(ManifestProblem(MANIFEST, what))
     if len({file.key for file in manifest.files}) < len(manifest.files):
         problems.append(ManifestProblem(MANIFEST, "a file is in it twice"))
-    is_beside = "/" not in key
     for file in files:
-        stored = file.key.rpartition("/")[2] if is_beside else file.key
         problems.extend(
-            ManifestProblem(file.key, what)
-            for what in _wrong(objects, stored, file, manifest.format)
+            ManifestProblem(file.key, what) for what in _wrong(open, file, manifest.format)
         )
     return problems
 
 
-def _read_manifest(content: bytes, url: str) -> ReadManifest:
+def read_manifest(content: bytes, url: str) -> ReadManifest:
+    """A manifest from its bytes; the URL is for refusals.
+
+    Raises:
+        Invalid: It is none.
+    """
     try:
         document = wire.loads(content)
     except Invalid as error:
@@ -151,9 +169,9 @@ def _read_manifest(content: bytes, url: str) -> ReadManifest:
         raise type(error)(f"manifest {url}: {field}", value, rule) from None
 
 
-def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) -> Iterator[str]:
+def _wrong(open: Callable[[str], BinaryIO], file: WrittenFile, format: Format) -> Iterator[str]:
     try:
-        with objects.open(key) as stream:
+        with open(file.key) as stream:
             yield from _compare_file(Hashed(stream), file, format)
     except Unavailable:
         raise
