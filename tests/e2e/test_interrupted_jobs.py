@@ -285,7 +285,7 @@ def copy_of(template, folder):
     return folder / "home", org_id
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_an_interrupted_job_is_cancelled_or_given_back(template, tmp_path, case, number):

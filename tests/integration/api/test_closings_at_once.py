@@ -79,7 +79,7 @@ def asked_steps(server):
     return server.stores.state.jobs.recent(server.org_id, JobKind.CLOSING_STEP)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_of_two_who_approve_alike_both_are_heard_once(server, http):
     review = reviewed(server, http)["review"]
 
@@ -91,7 +91,7 @@ def test_of_two_who_approve_alike_both_are_heard_once(server, http):
     assert get(http)["status"] == "CLOSED"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_of_two_who_ask_for_different_things_one_is_told_of_the_other(server, http):
     review = reviewed(server, http)["review"]
     decisions = [("approve", {"review": review}), ("approve", {"review": review, "early": True})]
@@ -104,7 +104,7 @@ def test_of_two_who_ask_for_different_things_one_is_told_of_the_other(server, ht
     assert len(asked_steps(server)) == 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_of_two_who_reject_one_is_told_that_nothing_waits(server, http, at_step):
     reviewed(server, http)
     together = threading.Barrier(2)
@@ -122,7 +122,7 @@ def test_of_two_who_reject_one_is_told_that_nothing_waits(server, http, at_step)
     assert get(http)["rejected"] in {"rejected: a", "rejected: b"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_who_rejects_what_is_approved_at_that_moment_is_told_so(server, http, at_step):
     review = reviewed(server, http)["review"]
     approved = []
@@ -141,7 +141,7 @@ def test_who_rejects_what_is_approved_at_that_moment_is_told_so(server, http, at
     assert get(http)["status"] == "CLOSED"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_who_rejects_while_a_store_fails_leaves_the_month_to_the_next(server, http, at_step):
     reviewed(server, http)
 
@@ -157,7 +157,7 @@ def test_who_rejects_while_a_store_fails_leaves_the_month_to_the_next(server, ht
     assert decide(http, "reject", reason="a price") == (200, "")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_of_who_approves_and_who_rejects_one_wins(server, http):
     review = reviewed(server, http)["review"]
 
@@ -168,7 +168,7 @@ def test_of_who_approves_and_who_rejects_one_wins(server, http):
     assert get(http)["status"] == ("CLOSED" if found[0][0] == 200 else "REJECTED")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_the_command_approves_meanwhile_is_not_rejected(server, http, monkeypatch):
     reviewed(server, http)
     command = ["close-month", MONTH, "--home", str(server.settings.home)]
@@ -204,7 +204,7 @@ def test_what_the_command_approves_meanwhile_is_not_rejected(server, http, monke
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_of_two_who_open_a_month_again_one_does(server, http, at_step):
     closed(server, http)
     together = threading.Barrier(2)
@@ -217,7 +217,7 @@ def test_of_two_who_open_a_month_again_one_does(server, http, at_step):
     assert len(get(http)["reopenings"]) == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_who_reopens_a_month_that_another_request_has_just_reviewed_again_is_told(server, http):
     closed(server, http)
 

@@ -71,7 +71,7 @@ def test_a_webhook_that_is_no_url_is_refused(
     assert "an http:// or https:// URL" in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_dry_run_makes_nothing_and_a_second_run_changes_nothing(client: Any, home: Path) -> None:
     from flows.schedules import DEPLOYMENTS
 

@@ -128,7 +128,7 @@ def test_the_password_is_told_to_the_own_server_only(tmp_path: Path) -> None:
     assert client_environment(tmp_path, EVIL, {CLIENT_VARIABLE: "a:b"})[CLIENT_VARIABLE] == "a:b"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["variable", "option"])
 def test_a_flow_that_is_run_by_hand_signs_in(tmp_path: Path, by: str) -> None:
     announce(tmp_path, ORIGIN)
@@ -148,7 +148,7 @@ def test_a_flow_that_is_run_by_hand_signs_in(tmp_path: Path, by: str) -> None:
 TOLD = f"import flows, os; print(os.environ.get({CLIENT_VARIABLE!r}), os.environ.get({SERVER_VARIABLE!r}))"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [

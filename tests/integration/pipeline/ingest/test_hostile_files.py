@@ -89,7 +89,7 @@ QUICK = [
 ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_quick_ones_are_read_within_a_gibibyte(tmp_path: Path) -> None:
     check(tmp_path, SMALL, QUICK)
 
@@ -106,7 +106,7 @@ def test_a_larger_one_is_read_within_a_gibibyte(tmp_path: Path, name: str) -> No
     check(tmp_path, LARGE, [name])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LABORIOUS)
 def test_a_small_file_that_would_be_much_work_is_refused(tmp_path: Path, name: str) -> None:
     """A file of 3 kB took 78 s: nothing of it is read beyond what a file of its size may be."""
@@ -118,7 +118,7 @@ def test_a_small_file_that_would_be_much_work_is_refused(tmp_path: Path, name: s
     assert receipt.accepted == receipt.rejected == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODEST)
 def test_a_small_file_that_is_no_more_work_than_any_is_read(tmp_path: Path, name: str) -> None:
     receipt = received(tmp_path, name, MODEST[name]())
@@ -165,7 +165,7 @@ def die_reading(home: Path, org_id: str, path: Path, name: str) -> None:
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_file_that_killed_its_process_twice_fails_by_name(file: tuple[Path, str, Path]) -> None:
     home, org_id, path = file
     for _ in range(2):
@@ -192,7 +192,7 @@ def test_deaths_at_a_file_are_those_of_its_organization(tmp_path: Path) -> None:
         assert len(list((tmp_path / "reading").iterdir())) == 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_file_whose_process_died_once_is_read_alone(file: tuple[Path, str, Path]) -> None:
     """The other one may be what killed it: then that alone is counted the next time."""
     home, org_id, path = file
