@@ -12,7 +12,7 @@ from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
 from meterlake.console import month, revenue, runs, search, settings, usage
 from meterlake.console.access import access
-from meterlake.console.bills import bill, bill_lines, bills, recalculation
+from meterlake.console.bills import bill, bill_lines, bills, documents, recalculation
 from meterlake.console.catalogue import catalogue
 from meterlake.console.customers import customers
 from meterlake.console.data_in import backfills, data_in
@@ -94,6 +94,7 @@ ROUTES: Final = (
     *bill.ROUTES,
     *bill_lines.ROUTES,
     *recalculation.ROUTES,
+    *documents.ROUTES,
     *customers.ROUTES,
     *catalogue.ROUTES,
     *usage.ROUTES,

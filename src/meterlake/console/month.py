@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.bills import check_approval, file_of
+from meterlake.console.bills.documents import AT_ONCE_MAX, begin_documents
 from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, percent
@@ -223,6 +224,7 @@ async def show_month(visit: Visit) -> Response:
         customers=await _customers(visit, closing["open"]),
         jobs=newest,
         own=check.own,
+        documents_at_once=AT_ONCE_MAX,
         running=running,
         earlier=month.moved(-1),
         later=month.moved(1),
@@ -278,6 +280,8 @@ async def change_month(visit: Visit) -> Response:
             }
             await visit.api.send("POST", "/billjobs", order)
             said = "The worker makes the bills of the month now. This page shows when it is done."
+        case "pdf" | "zip" as format_:
+            return await begin_documents(visit, {"month": str(month), "format": format_})
         case "recalculate":
             ids = visit.form.get("bill", [])
             await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})

@@ -15,6 +15,7 @@ RUNS: Final = "/console/runs"
 # Where the thing that a run is about has its own page; the members of the run fill it.
 _PAGES: Final = {
     "EXPORT": "/console/data-out/jobs/{id}",
+    "BILL_DOCUMENTS": "/console/bills/documents/{id}",
     "INTEGRATION_RUN": "/console/integrations/runs/{id}",
     "BACKFILL": "/console/backfills/{aboutId}",
     "STATEMENT": "/console/bills/{aboutId}",
@@ -26,6 +27,7 @@ _KINDS: Final = (
     ("BILL", "Bills"),
     ("STATEMENT", "Statements"),
     ("BILL_LETTER", "Bills by e-mail"),
+    ("BILL_DOCUMENTS", "Documents of bills"),
     ("CLOSING_STEP", "Closings"),
     ("EXPORT", "Exports"),
     ("BACKFILL", "Backfills"),

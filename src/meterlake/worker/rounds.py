@@ -291,6 +291,7 @@ NOTIFICATIONS: Final = Round("notifications", 0.5, by_turns(evaluate_events, ask
 SCHEDULED_EVENTS: Final = Round("scheduled events", 5.0, by_turns(fire_dates, ask_dates, one))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, ask_lakes, one))
 DELIVERIES: Final = Round("deliveries", 0.25, send_integrations)
+BILL_DOCUMENTS: Final = Round("bill documents", 1.0, jobs_of(JobKind.BILL_DOCUMENTS))
 BILL_LETTERS: Final = Round("bill letters", 1.0, jobs_of(JobKind.BILL_LETTER))
 LETTERS: Final = Round("letters", 5.0, send_mail)
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
@@ -313,6 +314,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     SCHEDULED_EVENTS,
     ALERTS,
     DELIVERIES,
+    BILL_DOCUMENTS,
     BILL_LETTERS,
     LETTERS,
     RUNNERS,

@@ -52,6 +52,7 @@ READING = {
         "balance list",
         "balance show",
         "bill document",
+        "bill xero",
         "backfill list",
         "backfill show",
         "export destinations list",

@@ -8,6 +8,9 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.pipeline.access import login
+from meterlake.pipeline.documents.bundle_jobs import BILL_DOCUMENTS
+from meterlake.pipeline.jobs.waiting import run_round
+from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.people import allow
 
@@ -96,6 +99,23 @@ def test_the_files_of_a_month_are_those_of_its_bills(finance):
     assert "ledger.beancount" in finance.page.headers["content-disposition"]
     finance.go(f"{page}/files?as=word")
     assert finance.page.status_code == 400
+
+
+def test_many_documents_are_made_by_the_worker_while_the_page_shows_how_far_they_are(world):
+    finance = world.browser("finance@example.com")
+    finance.go(f"{SELECTION}?month={MONTH}")
+    ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:2]
+    # As many as no answer waits for; the file has each of them once.
+    said = finance.send({"action": "zip", "bill": ids * 11})
+    assert "The worker makes the documents" in said
+    assert "0 of 2" in said
+    executor = Executor(world.home.stores.settings)
+    list(run_round(BILL_DOCUMENTS, executor, world.home.organization, lambda: False))
+    finance.go(finance.path)
+    assert "The file is kept until" in finance.text
+    finance.go(re.search(r'href="([^"]*file=yes)"', finance.page.text)[1])
+    with zipfile.ZipFile(io.BytesIO(finance.page.content)) as found:
+        assert sorted(found.namelist()) == ["acme_2026-09.pdf", "bolt_2026-09.pdf"]
 
 
 def test_who_only_reads_may_choose_bills_and_change_none(world):

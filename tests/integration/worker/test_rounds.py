@@ -57,8 +57,9 @@ def test_everything_that_waits_has_a_row_whose_flow_is_there():
     alone = {JobKind.INTEGRATION_RUN, JobKind.INBOX_OBJECT, JobKind.CLOSING}
     assert set(JOB_KINDS) == set(JobKind) - alone
     without = [kind for kind, spec in JOB_KINDS.items() if spec.flow is None]
-    # Letters of bills are mail, which no schedule and no person of Prefect starts.
-    assert without == [JobKind.BILL_LETTER, JobKind.CLOSING_STEP]
+    # Letters and documents of bills are for a person who waits, whom no schedule and no person of
+    # Prefect stands for.
+    assert without == [JobKind.BILL_LETTER, JobKind.BILL_DOCUMENTS, JobKind.CLOSING_STEP]
     for spec in JOB_KINDS.values():
         module = (spec.flow or "closing").partition(":")[0]
         assert (FLOWS / f"{module}.py").exists(), spec.flow

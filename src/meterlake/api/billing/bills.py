@@ -40,6 +40,7 @@ from meterlake.pipeline.billing.open_points import count_open_points, describe_o
 from meterlake.pipeline.billing.two_persons import check_approval
 from meterlake.pipeline.billing.verification.verify import verify_bill
 from meterlake.pipeline.documents.bundle import bills_of_documents, check_count, make_bundle
+from meterlake.pipeline.documents.bundle_jobs import get_documents_job, submit_documents
 from meterlake.pipeline.documents.letters import list_letters, send_bill
 from meterlake.pipeline.documents.render import make_document
 from meterlake.stores.downloads import Download
@@ -279,24 +280,53 @@ async def _write_csv(call: Call) -> Download:
     return await call.run(write_bills, call.organization, request)
 
 
+async def _submit_documents(call: Call) -> Any:
+    """Have the worker make the documents of bills that are named, or of all of a month."""
+    request = read(DownloadDocumentsRequest, await call.document())
+    made = await call.run(
+        submit_documents,
+        call.organization,
+        call.author,
+        await _chosen_bills(call, request),
+        request.format,
+        request.usage,
+    )
+    return made.document
+
+
+async def _documents_job(call: Call) -> Any:
+    """How far such a job is, and a link to its file."""
+    found = await call.run(get_documents_job, call.organization, member(call, "job of documents"))
+    await permit_each(call, RESOURCE, found.bill_ids)
+    if found.download is None:
+        return found.document
+    seconds = call.stores.settings.download_seconds
+    return {**found.document, "downloadUrl": await link(call, found.download, seconds)}
+
+
 async def _documents(call: Call) -> Response:
     """The documents of bills that are named, or of all of a month, as one file."""
     request = read(DownloadDocumentsRequest, await call.document())
-    if request.month is None:
-        ids: Sequence[str] = request.bill_ids
-        if not ids:
-            raise Required("billIds")
-        await permit_each(call, RESOURCE, list(ids))
-    else:
-        if request.bill_ids:
-            raise Invalid("month", request.month, "leave it out when you give billIds")
-        permit_all(call, RETRIEVE)
-        month = Month.parse(request.month)
-        ids = await call.run(bills_of_documents, call.organization, month)
+    ids = await _chosen_bills(call, request)
     check_count(ids)
     wanted = ids, request.format, request.usage
     made = await call.run(make_bundle, call.organization, *wanted)
     return content_response(made.name, made.media_type, made.data)
+
+
+async def _chosen_bills(call: Call, request: DownloadDocumentsRequest) -> Sequence[str]:
+    """The bills of which somebody wants documents, as far as they may be read."""
+    if request.month is None:
+        if not request.bill_ids:
+            raise Required("billIds")
+        await permit_each(call, RESOURCE, list(request.bill_ids))
+        return request.bill_ids
+    if request.bill_ids:
+        raise Invalid("month", request.month, "leave it out when you give billIds")
+    permit_all(call, RETRIEVE)
+    month = Month.parse(request.month)
+    found: list[str] = await call.run(bills_of_documents, call.organization, month)
+    return found
 
 
 async def _send(call: Call) -> Any:
@@ -391,6 +421,8 @@ OPERATIONS: Final = (
     _row("LockBill", "PUT", f"{BILLS}/{{id}}/lock", _changing(bills.lock_bill), _UPDATE),
     _row("DeleteBill", "DELETE", f"{BILLS}/{{id}}", _changing(bills.delete_bill), "config:delete"),
     _row("DownloadBillDocuments", "POST", f"{BILLS}/download/documents", _documents),
+    _row("CreateBillDocumentsJob", "POST", f"{BILLS}/documents/jobs", _submit_documents),
+    _row("GetBillDocumentsJob", "GET", f"{BILLS}/documents/jobs/{{id}}", _documents_job),
     _row("DownloadBillsCsvUrl", "POST", f"{BILLS}/download/csv/url", _download_url),
     _row("DownloadBillsCsv", "POST", f"{BILLS}/download/csv", _download),
     _job("ListBillJobs", "GET", "", "retrieve", list_jobs),

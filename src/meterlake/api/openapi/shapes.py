@@ -234,6 +234,10 @@ _BILLS: Final = {
     "LockBill": Shape(gives=BillResponse),
     "DeleteBill": Shape(gives=BillResponse),
     "DownloadBillDocuments": Shape(takes=DownloadDocumentsRequest, sends_file=True),
+    "CreateBillDocumentsJob": Shape(
+        takes=DownloadDocumentsRequest, gives=bills.DocumentsJobResponse, errors=_TOO_MANY_JOBS
+    ),
+    "GetBillDocumentsJob": Shape(gives=bills.DocumentsJobResponse),
     "DownloadBillsCsvUrl": Shape(takes=DownloadCsvRequest, gives=bills.ObjectUrlResponse),
     "DownloadBillsCsv": Shape(takes=DownloadCsvRequest, sends_file=True),
     "ListLineItems": Shape(

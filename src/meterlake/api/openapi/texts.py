@@ -548,6 +548,19 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Download bills as CSV at once",
         "The file itself; the same as behind the link of `download/csv/url`.",
     ),
+    "CreateBillDocumentsJob": (
+        "Have documents of many bills made",
+        (
+            "The worker makes one file of the documents of `billIds`, in this order, or of all bills of a `month`,"
+            " by customer: at most 5,000. Ask for the job until it is COMPLETE."
+        ),
+    ),
+    "GetBillDocumentsJob": (
+        "Get a job of documents",
+        (
+            "`done` of its `bills` are made. A COMPLETE job has a `downloadUrl` until `dtExpires`, a day after its end."
+        ),
+    ),
     "DownloadBillsCsvUrl": (
         "Download bills as CSV",
         (

@@ -8,6 +8,7 @@ from pydantic import Field, create_model
 from meterlake.api.responses.envelope import response_of
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.differences import CauseKind
+from meterlake.model.bills.document import BundleFormat
 from meterlake.model.bills.explanation import DerivationRule
 from meterlake.model.bills.jobs import BillJobBillingFrequency, BillJobType, BillRelation
 from meterlake.model.bills.members import LINE_MEMBERS, ShownIn
@@ -431,6 +432,21 @@ class ChangedBillsResponse(Value):
     """The bills that a job changed."""
 
     data: tuple[ChangedBillResponse, ...]
+
+
+class DocumentsJobResponse(Value):
+    """The job of a file with the documents of many bills; the link works for a while."""
+
+    id: Id
+    status: StatementStatus
+    format: BundleFormat
+    bills: Integer
+    done: Integer
+    error: Text | None = None
+    created_by: Text | None = None
+    dt_created: Instant
+    dt_expires: Instant | None = None
+    download_url: Text | None = None
 
 
 class EndDatedEntities(Value):

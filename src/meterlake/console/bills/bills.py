@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.confirmation import ask_first
+from meterlake.console.bills.documents import begin_documents, is_at_once
 from meterlake.console.bills.recalculation import (
     CALCULATED_MAX,
     check_recalculation,
@@ -236,16 +237,27 @@ async def change_selection(visit: Visit) -> Response:
     ids = visit.form.get("bill", [])
     if not ids:
         return visit.go(_back(visit), "No bill was ticked. Tick those that you mean.")
-    action = visit.field("action")
-    if action == "look":
-        return await show_selection(visit)
+    match visit.field("action"):
+        case "look":
+            return await show_selection(visit)
+        case "pdf" | "zip" as format_:
+            return await _documents(visit, {"billIds": ids, "format": format_})
+        case "recalculate":
+            return await recalculate(visit, ids, _back(visit))
+        case action:
+            return await _change_or_ask(visit, action, ids)
+
+
+async def _documents(visit: Visit, body: Mapping[str, Any]) -> Response:
+    if not is_at_once(visit, body["billIds"]):
+        return await begin_documents(visit, body)
+    return file_of(await visit.api.fetch_made("/bills/download/documents", body))
+
+
+async def _change_or_ask(visit: Visit, action: str, ids: Sequence[str]) -> Response:
+    """Do to bills what was asked, after a second look at what nobody can undo."""
     if question := await ask_first(visit, search_of_ids(ids), _back(visit)):
         return question
-    if action in {"pdf", "zip"}:
-        body = {"billIds": ids, "format": action}
-        return file_of(await visit.api.fetch_made("/bills/download/documents", body))
-    if action == "recalculate":
-        return await recalculate(visit, ids, _back(visit))
     said = await _change(visit, action, ids)
     # What was done has another status now: the list shows it, too.
     return visit.go(_STATUS.sub("", _back(visit)), said)

@@ -36,6 +36,8 @@ class JobKind(StrEnum):
     STATEMENT = "statement"
     # A bill that goes to somebody by e-mail.
     BILL_LETTER = "bill_letter"
+    # The documents of many bills as one file.
+    BILL_DOCUMENTS = "bill_documents"
     # Something that is handed over to another system: a notification to a webhook, a bill.
     INTEGRATION_RUN = "integration_run"
 

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Final
@@ -27,7 +27,7 @@ BILLS_MAX: Final = 200
 # Archives say when a file was made: the same bills give the same bytes.
 _NO_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _READABLE: Final = 0o644 << 16
-_MEDIA_TYPES: Final = {BundleFormat.PDF: "application/pdf", BundleFormat.ZIP: "application/zip"}
+MEDIA_TYPES: Final = {BundleFormat.PDF: "application/pdf", BundleFormat.ZIP: "application/zip"}
 
 
 def _tell_nobody(_: int) -> None:
@@ -57,7 +57,7 @@ def check_count(ids: Sequence[str]) -> None:
         Invalid: There are too many.
     """
     if len(ids) > BILLS_MAX:
-        rule = f"there may be at most {BILLS_MAX}; choose fewer, and ask for the others again"
+        rule = f"there may be at most {BILLS_MAX}; have more made as a job, with `…/bills/documents/jobs`"
         raise Invalid("billIds", counted(len(ids), "bill"), rule)
 
 
@@ -86,26 +86,33 @@ def make_bundle(
     """
     if format is BundleFormat.PDF and find_spec("pypdf") is None:
         raise NotAvailable("one PDF", f"what joins PDFs is not installed; install it: {EXTRA}")
-    made: list[RenderedDocument] = []
     wanted = list(dict.fromkeys(ids))
-    names = Counter[str]()
-    for each in make_documents(organization, wanted, DocumentFormat.PDF, detail, options):
-        names[each.name] += 1
-        made.append(_named_apart(each, names[each.name]))
-        tell(1)
+    made = make_documents(organization, wanted, DocumentFormat.PDF, detail, options)
     write = _join if format is BundleFormat.PDF else _archive
-    return RenderedDocument(f"bills.{format}", _MEDIA_TYPES[format], write(made))
+    data = write(_counted(_named_apart(made), tell))
+    return RenderedDocument(f"bills.{format}", MEDIA_TYPES[format], data)
 
 
-def _named_apart(document: RenderedDocument, number: int) -> RenderedDocument:
-    """A document with a name of its own among those of the same customer and month."""
-    if number == 1:
-        return document
-    stem, _, ending = document.name.rpartition(".")
-    return replace(document, name=f"{stem}_{number}.{ending}")
+def _named_apart(documents: Iterable[RenderedDocument]) -> Iterator[RenderedDocument]:
+    """Documents with names of their own, also several of one customer and month."""
+    names = Counter[str]()
+    for each in documents:
+        names[each.name] += 1
+        stem, _, ending = each.name.rpartition(".")
+        apart = f"{stem}_{names[each.name]}.{ending}"
+        yield each if names[each.name] == 1 else replace(each, name=apart)
 
 
-def _join(documents: Sequence[RenderedDocument]) -> bytes:
+def _counted(
+    documents: Iterable[RenderedDocument], tell: Callable[[int], None]
+) -> Iterator[RenderedDocument]:
+    for each in documents:
+        yield each
+        tell(1)
+
+
+# One document after the other is in memory beside the file.
+def _join(documents: Iterable[RenderedDocument]) -> bytes:
     from pypdf import PdfWriter  # noqa: PLC0415 - of `meterlake[documents]`
 
     writer, data = PdfWriter(), io.BytesIO()
@@ -115,7 +122,7 @@ def _join(documents: Sequence[RenderedDocument]) -> bytes:
     return data.getvalue()
 
 
-def _archive(documents: Sequence[RenderedDocument]) -> bytes:
+def _archive(documents: Iterable[RenderedDocument]) -> bytes:
     data = io.BytesIO()
     with ZipFile(data, "w", ZIP_DEFLATED) as archive:
         for each in documents:

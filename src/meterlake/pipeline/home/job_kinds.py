@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from meterlake.pipeline.backfill.background import BACKFILL_STEPS
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS
+from meterlake.pipeline.documents.bundle_jobs import BILL_DOCUMENTS
 from meterlake.pipeline.documents.letters import BILL_LETTERS
 from meterlake.pipeline.export.run import EXPORT_JOBS
 from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
@@ -24,6 +25,7 @@ _SPECS: Final[tuple[JobSpec[Any], ...]] = (
     BILL_JOBS,
     STATEMENT_JOBS,
     BILL_LETTERS,
+    BILL_DOCUMENTS,
     EXPORT_JOBS,
     BACKFILL_STEPS,
     CLOSING_STEPS,

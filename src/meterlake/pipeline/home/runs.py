@@ -22,6 +22,7 @@ from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill.background import BackfillAction, submit_restart, submit_step
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, refuse_too_many, submit_order
 from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.documents.bundle_jobs import BILL_DOCUMENTS
 from meterlake.pipeline.export.run import EXPORT_JOBS, retry_export
 from meterlake.pipeline.home.closing_requests import CLOSING_STEPS, ClosingRequest, submit_closing
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
@@ -146,6 +147,11 @@ RUN_KINDS: Final[Mapping[str, RunKind]] = MappingProxyType(
         ),
         JobKind.BILL_LETTER: RunKind(
             reads=_all_of("bill"), about="billId", instead="send the bill again"
+        ),
+        JobKind.BILL_DOCUMENTS: RunKind(
+            reads=_all_of("bill"),
+            cancel=_cancel(BILL_DOCUMENTS),
+            instead="ask for the documents again",
         ),
         JobKind.CLOSING_STEP: RunKind(
             reads=_all_of("bill"), cancel=_cancel(CLOSING_STEPS), retry=_close_again

@@ -28,6 +28,7 @@ LEASES: Final[Mapping[str, timedelta]] = {
     # Pollers may be on several machines, whose clocks differ.
     JobKind.INBOX_OBJECT: timedelta(minutes=5),
     JobKind.BILL_LETTER: _RENEWED,
+    JobKind.BILL_DOCUMENTS: _RENEWED,
     JobKind.INTEGRATION_RUN: _RENEWED,
 }
 
