@@ -20,6 +20,7 @@ def register(app: App) -> None:
     users.command(grant)
     users.command(list_users, name="list")
     users.command(sign_out)
+    users.command(make_password_link, name="password-link")
     users.command(show_log, name="log")
     app.command(users)
 
@@ -64,13 +65,7 @@ def invite(
         shown, letter = invite_person(
             organization.state, organization.id, author, Invitation.from_wire(document)
         )
-        base = (url or organization.settings.public_url or _ASSUMED).rstrip("/")
-        is_assumed = base == _ASSUMED and not (url or organization.settings.public_url)
-    if is_assumed:
-        options.output.note(
-            f"The link assumes that people reach the server at {_ASSUMED}."
-            " Give --url or set METERLAKE_PUBLIC_URL if they do not."
-        )
+        base = _base(organization, url, options)
     options.output.record(
         {
             "email": shown["email"],
@@ -79,6 +74,58 @@ def invite(
             "link": f"{base}{PATH}?token={letter.token}",
         }
     )
+
+
+def _base(organization: "Organization", url: str | None, options: Options) -> str:
+    """Where people reach the server; a note says if that is assumed."""
+    known = url or organization.settings.public_url
+    if not known:
+        options.output.note(
+            f"The link assumes that people reach the server at {_ASSUMED}."
+            " Give --url or set METERLAKE_PUBLIC_URL if they do not."
+        )
+    return (known or _ASSUMED).rstrip("/")
+
+
+def make_password_link(
+    email: Annotated[str, Parameter(name="EMAIL", required=True)],
+    /,
+    *,
+    url: str | None = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Print a link with which a user chooses a new password, for a day; those before it work no more.
+
+    The link works once, and ends all sign-ins of the person. Whoever has it can become this person, in all
+    organizations of the home: hand it over in a way that you trust.
+
+    Example: `meterlake users password-link ada@acme.example`
+
+    Args:
+        email: The person's e-mail address, id, or first and last name.
+        url: Where people reach the server. Without it, METERLAKE_PUBLIC_URL, or else http://127.0.0.1:8000, and you
+            are told that this is assumed.
+    """
+    from meterlake.model.errors import Forbidden
+    from meterlake.pipeline.access.invitation_email import PATH
+    from meterlake.pipeline.access.named_people import user_named
+    from meterlake.pipeline.access.users import NEW_PASSWORD, may_see_link, renew_password
+
+    with options.open() as organization:
+        state, id_ = organization.state, user_named(organization, email)
+        author = options.permitted(organization, ("config:update", "user"), [id_])
+        # Whoever runs the home without a name may do all in it.
+        is_named = author.startswith(("USER_", "SERVICE_USER_"))
+        if is_named and not may_see_link(state, organization.id, author, id_):
+            raise Forbidden(
+                f"the link of {email} leads further than you may go yourself;"
+                " have who runs the server make it, without --as"
+            )
+        letter = renew_password(state, organization.id, author, id_)
+        until = organization.now() + NEW_PASSWORD
+        base = _base(organization, url, options)
+    link = f"{base}{PATH}?token={letter.token}"
+    options.output.record({"email": letter.email, "until": until, "link": link})
 
 
 def grant(
@@ -195,7 +242,7 @@ def show_log(
 
     Args:
         by: Only what this person or service user did: e-mail address, name or id.
-        kind: Only what was done to this kind: accounts, bills, closings, policyGrants, runs.
+        kind: Only what was done to this kind: accounts, bills, closings, passwordLinks, policyGrants, runs.
         limit: The largest number that you want to see.
     """
     from meterlake.model.errors import Invalid

@@ -13,7 +13,7 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.access import PrincipalType
 from meterlake.model.errors import Unauthorized
 from meterlake.model.values.period import Month
-from meterlake.pipeline.access import login
+from meterlake.pipeline.access import login, users
 from meterlake.pipeline.access.audit import audit_log
 from meterlake.pipeline.billing.bills import delete_bill, get_bill, lock_bill, set_status
 from meterlake.pipeline.billing.jobs.jobs import bill
@@ -276,6 +276,60 @@ def test_a_user_is_signed_out_of_one_organization_alone(server, http):
     again = login.session_of(state, login.sign_in(state, "eve@example.com", PASSWORD))
     with server.http(token_of_person(server, again)) as client:
         assert client.get("/users/me").status_code == httpx.codes.OK
+
+
+@pytest.mark.sees("CreatePasswordLink")
+def test_a_link_to_a_new_password_works_once_ends_sign_ins_and_is_logged(server, http):
+    state = server.stores.state
+    id_ = join(state, server.org_id, "lost@example.com")
+    secret = login.sign_in(state, "lost@example.com", PASSWORD)
+    first, last = (posted(http, f"/users/{id_}/password/link") for _ in range(2))
+    links = [each["link"].partition("token=")[2] for each in (first, last)]
+    chosen = "a password that is new to all"
+
+    assert first["dtExpiry"] <= last["dtExpiry"]
+    with pytest.raises(Unauthorized, match="the link is not valid"):
+        users.follow(state, links[0], chosen)
+    assert users.follow(state, links[1], chosen) == id_
+    assert login.session_of(state, secret) is None
+    assert login.sign_in(state, "lost@example.com", chosen)
+    with pytest.raises(Unauthorized, match="the link is not valid"):
+        users.follow(state, links[1], chosen)
+    found = log(http, kinds="passwordLinks", entityId=id_)
+    assert [(each["action"], each["entityId"], each["name"]) for each in found] == [
+        ("used", id_, "lost@example.com"),
+        ("created", id_, "lost@example.com"),
+        ("created", id_, "lost@example.com"),
+    ]
+    assert found[0]["by"] == f"USER_{id_}"
+    assert found[1]["by"].startswith("SERVICE_USER_")
+    assert posted(http, f"/users/{server.org_id}/password/link", status=404)
+    with client_with(server, http, allow("config:retrieve")) as reader:
+        assert reader.post(f"/users/{id_}/password/link").status_code == httpx.codes.FORBIDDEN
+
+
+def test_nobody_sees_a_link_that_leads_further_than_they_may_go(server, http):
+    state = server.stores.state
+    other = initialize(server.settings, "Elsewhere").org_id
+    everything = [policy(state, server.org_id, allow())]
+    plain = join(state, server.org_id, "plain@example.com")
+    chief = join(state, server.org_id, "chief@example.com", permissionPolicyIds=everything)
+    both = join(state, server.org_id, "both@example.com")
+    join(state, other, "both@example.com")
+
+    assert "link" in posted(http, f"/users/{chief}/password/link")
+    # Whoever had it could enter the other organization, too.
+    assert "link" not in posted(http, f"/users/{both}/password/link")
+    may = [allow(each, "config:user/*") for each in ("config:retrieve", "config:update")]
+    with client_with(server, http, *may) as helper:
+        assert "link" in posted(helper, f"/users/{plain}/password/link")
+        assert "link" not in posted(helper, f"/users/{chief}/password/link")
+    [letter] = [
+        each
+        for each in (server.settings.home / "outbox").iterdir()
+        if "chief@example.com" in each.read_text()
+    ][-1:]
+    assert "/oauth/password?token=" in letter.read_text().replace("=\n", "").replace("=3D", "=")
 
 
 def token_of_person(server, session, org_id=None):

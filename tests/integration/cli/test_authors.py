@@ -152,6 +152,7 @@ WRITING = {
     "runs cancel {job}": "config:update on run",
     "runs retry {job}": "config:update on run",
     "bill send acme/{month}": "config:update on bill",
+    "users password-link ada@example.com": "config:update on user",
     "users grant ada@example.com ReadOnly": "config:update on permissionpolicy",
 }
 

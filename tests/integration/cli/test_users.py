@@ -8,7 +8,7 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.model.catalog.catalog import Product
-from meterlake.pipeline.access import login
+from meterlake.pipeline.access import login, users
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import new_home, settings
@@ -99,6 +99,27 @@ def test_who_is_a_user_is_given_a_policy_and_the_access_back(home, capsys):
     assert "dtEndAccess" not in ada
     assert run(["users", "grant", "bo@acme.example", "ReadOnly", "--home", str(home)]) == 1
     assert "ada@acme.example" in capsys.readouterr().err
+
+
+def test_a_link_to_a_new_password_is_printed(home, capsys):
+    with open_stores(settings(home)) as stores:
+        state, org = stores.state, stores.state.organization().id
+        everything = policy(state, org, allow())
+        join(state, org, "ada@acme.example", permissionPolicyIds=[everything])
+        people = policy(state, org, allow("config:update", "config:user/*"))
+        join(state, org, "bo@acme.example", permissionPolicyIds=[people])
+    command = ("users", "password-link", "ada@acme.example", "--home", str(home))
+    assert run([*command, "--url", "http://there/"]) == 0
+    assert "http://there/oauth/password?token=" in capsys.readouterr().out
+
+    # Who may change people, and not give policies, becomes no administrator by it.
+    assert run([*command, "--as", "bo@acme.example"]) == 1
+    assert "leads further than you may go yourself" in capsys.readouterr().err
+    assert run([*command, "--as", "ada@acme.example", "--json"]) == 0
+    link = json.loads(capsys.readouterr().out)["link"]
+    with open_stores(settings(home)) as stores:
+        users.follow(stores.state, link.partition("token=")[2], "another horse and battery")
+        assert login.sign_in(stores.state, "ada@acme.example", "another horse and battery")
 
 
 def lines(home, capsys, *arguments):

@@ -71,6 +71,18 @@ def test_an_invitation_without_mail_shows_its_link_once(ada):
     assert "new@example.com" in ada.text
 
 
+def test_a_link_to_a_new_password_without_mail_is_shown_once(ada):
+    open_bob(ada, "carl@")
+    told = ada.press("password")
+
+    assert re.search(r"http://127\.0\.0\.1:\d+/oauth/password\?token=\S+", told)
+    assert "oauth/password" not in ada.go(ada.path)
+    ada.go(f"{ACCESS}/log?kinds=passwordLinks")
+    assert re.search(rf'href="{ACCESS}/log/passwordLinks/[0-9a-f-]+"', ada.page.text)
+    ada.go(re.search(rf'"({ACCESS}/log/passwordLinks/[0-9a-f-]+)"', ada.page.text)[1])
+    assert "carl@example.com" in ada.text
+
+
 def test_an_invitation_that_is_refused_comes_back_filled_in(ada):
     ada.go(f"{ACCESS}/people")
     ada.send({"action": "invite", "email": "ada@example.com", "firstName": "A", "lastName": "B"})

@@ -20,6 +20,7 @@ _BESIDE: Final = {
     "bills": "bill",
     "changeProposals": "changeproposal",
     "closings": "bill",
+    "passwordLinks": "user",
     "policyGrants": "permissionpolicy",
     "runs": "run",
 }

@@ -72,6 +72,11 @@ async def _resend_password(call: Call) -> Response:
     return Response()
 
 
+async def _new_password(call: Call) -> Document:
+    id_ = member(call, "user")
+    return await call.run(invitation_email.new_password, call.organization, call.author, id_)
+
+
 async def _invite(call: Call) -> Document:
     invitation = read(Invitation, await call.document())
     return await call.run(invitation_email.invite, call.organization, call.author, invitation)
@@ -110,6 +115,14 @@ OPERATIONS: Final = (
         _UPDATE,
         "user",
         _resend_password,
+    ),
+    Operation(
+        "CreatePasswordLink",
+        "POST",
+        f"{_USERS}/{{id}}/password/link",
+        _UPDATE,
+        "user",
+        _new_password,
     ),
     Operation(
         "CreateOrgUserInvitation", "POST", _INVITATIONS, "config:create", "invitation", _invite

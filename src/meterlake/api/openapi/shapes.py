@@ -628,6 +628,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "GetMe": Shape(gives=people.MeResponse),
     "ListAllowedOperations": Shape(gives=people.AllowedOperationsResponse),
     "AdminResendTempPass": Shape(),
+    "CreatePasswordLink": Shape(gives=people.PasswordLinkResponse),
     "GetOrgUserPermissions": Shape(gives="PermissionPolicyResponse", page=200),
     "GetOrgUserGroups": Shape(gives="ResourceGroupResponse", page=200, query=(flag("inherited"),)),
     "ListAuditLog": Shape(

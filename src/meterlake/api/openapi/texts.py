@@ -371,6 +371,16 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Send an invitation again",
         "For people who have not signed in yet: another letter with another link.",
     ),
+    "CreatePasswordLink": (
+        "Let a user choose a new password",
+        (
+            "By a link that works once, for a day; those before it work no more. Where a mail server is set,"
+            " a letter brings it to the person. Where none is, the answer has it, this once, unless the person is"
+            " a user of other organizations, too, or may give policies while you may not: then it waits in the"
+            " outbox of the server. Whoever follows it ends all sign-ins of the person. The old password works"
+            " until then."
+        ),
+    ),
     "AddResourceToGroup": (
         "Put something into a group",
         "An entity of the group's type, or another group.",

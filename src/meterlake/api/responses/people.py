@@ -195,6 +195,14 @@ class EndedSessionsResponse(Value):
     ended: Integer
 
 
+class PasswordLinkResponse(Value):
+    """A link with which a user chooses a new password."""
+
+    id: Id
+    dt_expiry: Instant
+    link: Text | None = None
+
+
 class ResourceGroupItemResponse(Envelope):
     """One member of a resource group."""
 

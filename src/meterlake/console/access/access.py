@@ -35,13 +35,22 @@ _PLACES: Final = (
 )
 _LOGGED: Final = (
     *("accounts", "accountPlans", "aggregations", "balances", "bills", "closings", "commitments"),
-    *("contracts", "integrationConfigs", "meters", "permissionPolicies", "plans", "policyGrants"),
+    *(
+        "contracts",
+        "integrationConfigs",
+        "meters",
+        "passwordLinks",
+        "permissionPolicies",
+        "plans",
+        "policyGrants",
+    ),
     *("pricings", "products", "runs", "webhookDestinations"),
 )
 # What is no entity has another page than its changes.
 _ELSEWHERE: Final = {
     "bills": "/console/bills/{id}",
     "closings": "/console/months/{id}",
+    "passwordLinks": f"{PEOPLE}/{{id}}",
     "runs": "/console/runs/{id}",
     "policyGrants": POLICIES,
 }
@@ -192,10 +201,15 @@ async def invite(visit: Visit) -> Response:
     if not link:
         return visit.go(PEOPLE, f"You invited {made['email']}: a letter with the link is sent.")
     visit.form, visit.has_acted = {}, True
-    return await list_people(visit, link if "://" in link else f"{origin(visit.request)}{link}")
+    return await list_people(visit, _whole(visit, link))
 
 
-async def show_person(visit: Visit) -> Response:
+def _whole(visit: Visit, link: str) -> str:
+    """A link of the API with the address at which the person reaches the server."""
+    return link if "://" in link else f"{origin(visit.request)}{link}"
+
+
+async def show_person(visit: Visit, link: str = "") -> Response:
     """One person: policies with the way by which each came, sign-ins, what they did."""
     id_ = visit.request.path_params["id"]
     user, groups, policies, sessions = await asyncio.gather(
@@ -222,6 +236,7 @@ async def show_person(visit: Visit) -> Response:
         others=[each for each in policies if each["id"] not in {one["id"] for one, _ in ways}],
         sessions=rows_of(sessions),
         log=None if log is None else log["data"],
+        link=link,
         links=visit.open_places(_PLACES),
     )
 
@@ -246,8 +261,12 @@ async def change_person(visit: Visit) -> Response:
             await visit.api.send("PUT", f"/users/{id_}", body)
             said = "The access has ended." if ends else "The person has access again."
         case "password":
-            await visit.api.send("PUT", f"/users/{id_}/password/resend")
-            said = "A letter with a link to a new password lies in the outbox."
+            made = await visit.api.send("POST", f"/users/{id_}/password/link")
+            if "link" in made:
+                # Not led on: the link is nowhere but in this answer.
+                visit.has_acted = True
+                return await show_person(visit, _whole(visit, made["link"]))
+            said = "A letter with the link is sent, or waits in the outbox of the server."
         case _:
             raise visit.unknown_action("a person")
     return visit.go(f"{PEOPLE}/{id_}", said)

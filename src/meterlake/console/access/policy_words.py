@@ -85,6 +85,9 @@ DEEDS: Final = (
     _deed("delete customers and what they have", delete=_CUSTOMERS),
     _deed("read plans, prices and the catalogue", read=_CATALOGUE),
     _deed("change plans, prices and the catalogue", create=_CATALOGUE, update=_CATALOGUE),
+    _deed("read proposed changes", read=("changeproposal",)),
+    _deed("propose changes and withdraw them", create=("changeproposal",)),
+    _deed("approve, reject and apply proposed changes", update=("changeproposal",)),
     _deed("delete plans, prices and what else the catalogue has", delete=_CATALOGUE),
     Deed("read what came in and what was rejected", (("measurements:retrieve", "measurements"),)),
     Deed(

@@ -447,15 +447,18 @@ def keeping_administrator(transaction: Transaction) -> Iterator[None]:
         )
 
 
+def administers(permissions: Permissions) -> bool:
+    """Whether somebody may give policies to people, and so do whatever they want."""
+    return permissions.unrestricted("config:update", "permissionpolicy")
+
+
 def _has_administrator(transaction: Transaction) -> bool:
     token = None
     while True:
         some, token = people.users(transaction, Page(_PEOPLE, token))
         for user in some:
             held = _permissions(transaction, user.person.id, user.statements, [user.person.id])
-            if user.has_access(transaction.now) and held.unrestricted(
-                "config:update", "permissionpolicy"
-            ):
+            if user.has_access(transaction.now) and administers(held):
                 return True
         if token is None:
             return False

@@ -15,6 +15,7 @@ from meterlake.stores.state.access.audit_log import (
     BILL_KIND,
     CLOSING_KIND,
     GRANT_KIND,
+    LINK_KIND,
     PROPOSAL_KIND,
     REPLACED,
     RUN_KIND,
@@ -32,6 +33,7 @@ _BESIDE: Final = {
     "bills": BILL_KIND,
     "changeProposals": PROPOSAL_KIND,
     "closings": CLOSING_KIND,
+    "passwordLinks": LINK_KIND,
     "policyGrants": GRANT_KIND,
     "runs": RUN_KIND,
 }
@@ -50,8 +52,9 @@ def audit_log(organization: Organization, wanted: AuditFilter, page: Page) -> Do
         found = [_in_words(reader, each) for each in rows]
         bills = {each.name for each in found if each.kind == BILL_KIND and each.name}
         accounts = account_names.by_id(reader, bills)
-    # Those to whom a policy was granted.
-    holders = {each.name for each in found if each.kind == GRANT_KIND and each.name}
+    # Those to whom a policy was granted, or a link was given.
+    of_people = {GRANT_KIND, LINK_KIND}
+    holders = {each.name for each in found if each.kind in of_people and each.name}
     authors = [f"{word}_{id_}" for id_ in holders for word in ("USER", "SERVICE_USER")]
     people = names_of_authors(organization, authors)
     names = {id_: each.code for id_, each in accounts.items()}

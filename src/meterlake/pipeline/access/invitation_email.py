@@ -3,7 +3,12 @@
 from typing import Any, Final
 
 from meterlake.model.configuration.access import Invitation
-from meterlake.pipeline.access.users import InvitationEmail, renew_password
+from meterlake.pipeline.access.users import (
+    NEW_PASSWORD,
+    InvitationEmail,
+    may_see_link,
+    renew_password,
+)
 from meterlake.pipeline.access.users import invite as invite_person
 from meterlake.stores import Organization, Stores
 from meterlake.stores.mail import Outbox, without_links
@@ -48,6 +53,21 @@ def send_new_password(organization: Organization, author: str, id: str) -> None:
         NotFound: There is no such user.
     """
     send(organization.stores, renew_password(organization.state, organization.id, author, id))
+
+
+def new_password(organization: Organization, author: str, id: str) -> dict[str, Any]:
+    """As `send_new_password`; without a mail server the answer has the link, if that may be seen.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    state, settings = organization.state, organization.settings
+    is_shown = settings.smtp_url is None and may_see_link(state, organization.id, author, id)
+    email = renew_password(state, organization.id, author, id)
+    send(organization.stores, email)
+    made = {"id": id, "dtExpiry": organization.now() + NEW_PASSWORD}
+    link = f"{settings.public_url or ''}{PATH}?token={email.token}"
+    return {**made, "link": link} if is_shown else made
 
 
 def send(stores: Stores, email: InvitationEmail) -> None:

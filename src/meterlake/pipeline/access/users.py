@@ -26,7 +26,11 @@ from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
 from meterlake.model.resources import resource_of
 from meterlake.model.values.entity import Record
 from meterlake.model.values.problems import read
-from meterlake.pipeline.access.access import keeping_administrator
+from meterlake.pipeline.access.access import (
+    administers,
+    keeping_administrator,
+    permissions_of_author,
+)
 from meterlake.pipeline.access.login import hash_password
 from meterlake.stores.state import State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions
@@ -293,9 +297,31 @@ def renew_password(state: State, org_id: str, author: str, id: str) -> Invitatio
 
 def _link(transaction: Transaction, purpose: Purpose, subject: str, until: datetime) -> str:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
-    made = OneTimeToken(digest(token), purpose, transaction.org_id, subject, until)
+    made = OneTimeToken(
+        *(digest(token), purpose, transaction.org_id, subject, until),
+        created=transaction.now,
+        created_by=transaction.author,
+    )
     sessions.add_one_time_token(transaction.connection, made)
     return token
+
+
+def may_see_link(state: State, org_id: str, author: str, id: str) -> bool:
+    """Whether who makes a link to a new password may see it, and so become the user.
+
+    Nobody comes into another organization by it, or to more than they may give themselves.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    with state.reading(org_id) as reader:
+        theirs = permissions_of_author(
+            reader, f"{PrincipalType.USER}_{people.user(reader, id).person.id}"
+        )
+        own = permissions_of_author(reader, author)
+        orgs = {org for org, _ in people.memberships(reader.connection, id)}
+    assert theirs is not None
+    return orgs == {org_id} and (own is None or administers(own) or not administers(theirs))
 
 
 def purpose_of(state: State, token: str) -> Purpose:

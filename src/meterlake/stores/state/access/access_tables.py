@@ -106,6 +106,8 @@ ONE_TIME_TOKEN: Final = Table(
     Column("subject_id", String(36), nullable=False),
     _instant("expires"),
     _instant("used", nullable=True),
+    _instant("created", nullable=True),
+    Column("created_by", Text),
     Index("one_time_token_subject", "subject_id"),
 )
 

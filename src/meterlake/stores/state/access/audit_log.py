@@ -32,6 +32,8 @@ from meterlake.model.customers.balances import Balance
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
 from meterlake.model.work.jobs import JobKind
+from meterlake.stores.state.access.access_tables import ONE_TIME_TOKEN
+from meterlake.stores.state.access.sessions import Purpose
 from meterlake.stores.state.change_proposals import CHANGE_PROPOSAL, CHANGE_PROPOSAL_ACT
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.pages import Page, key_of, key_token, read
@@ -55,6 +57,7 @@ GRANT_KIND: Final = "PolicyGrant"
 RUN_KIND: Final = "Run"
 CLOSING_KIND: Final = "Closing"
 PROPOSAL_KIND: Final = "ChangeProposal"
+LINK_KIND: Final = "PasswordLink"
 REPLACED: Final = "replaced"
 # What the job of a closing says of the times that its month was opened again.
 _REOPENED: Final = "reopened"
@@ -72,11 +75,12 @@ class AuditEntry:
     """One thing that somebody did.
 
     Attributes:
-        kind: The class of an entity, or `Bill`, `ChangeProposal`, `Closing`, `PolicyGrant`, `Run`.
+        kind: The class of an entity, or `Bill`, `ChangeProposal`, `Closing`, `PasswordLink`,
+            `PolicyGrant`, `Run`.
         action: What was done to it: `created`, `approved`.
         entity_id: What it was done to.
         name: Its code, name or e-mail address, as far as it has one; of a bill its account's id, of
-            a grant the holder's.
+            a grant the holder's, of a link to a new password the person's.
         period: Of a bill: `2026-10`.
         amount: What a bill came to then; what a line or a posting came to.
         reason: What the person gave as the reason.
@@ -383,6 +387,24 @@ def _of_proposals(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
     return query.where(act.org == reader.org_id)
 
 
+def _of_password_links(
+    at: ColumnElement[Any], by: ColumnElement[Any], action: str
+) -> Callable[[Reader, AuditFilter], Select[Any] | None]:
+    """Links to new passwords: who made one for whom, and that the person followed it."""
+    table = ONE_TIME_TOKEN.c
+
+    def source(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
+        if wanted.kinds and LINK_KIND not in wanted.kinds:
+            return None
+        of = (LINK_KIND, table.subject_id)
+        query = _columns(at, by, action, of, table.subject_id, {"mark": at})
+        made = table.created_by.is_not(None)
+        is_own = (table.org == reader.org_id, table.purpose == Purpose.PASSWORD.value)
+        return query.where(*is_own, made, at.is_not(None))
+
+    return source
+
+
 def _of_runs(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
     if wanted.kinds and RUN_KIND not in wanted.kinds:
         return None
@@ -409,5 +431,9 @@ _SOURCES: Final[tuple[Callable[[Reader, AuditFilter], Select[Any] | None], ...]]
     _of_postings,
     _of_grants,
     _of_proposals,
+    _of_password_links(ONE_TIME_TOKEN.c.created, ONE_TIME_TOKEN.c.created_by, "created"),
+    _of_password_links(
+        ONE_TIME_TOKEN.c.used, literal("USER_") + ONE_TIME_TOKEN.c.subject_id, "used"
+    ),
     _of_runs,
 )

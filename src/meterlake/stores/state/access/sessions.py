@@ -69,6 +69,8 @@ class OneTimeToken:
     subject_id: str
     expires: datetime
     used: datetime | None = None
+    created: datetime | None = None
+    created_by: str | None = None
 
 
 def add_session(connection: Connection, made: Session) -> None:
@@ -134,13 +136,13 @@ def take_grant(connection: Connection, token_sha256: str, now: datetime) -> Gran
 
 
 def add_one_time_token(connection: Connection, made: OneTimeToken) -> None:
-    """Remember a link; earlier ones for the same end become void."""
+    """Remember a link; earlier ones for the same end become void, and stay if somebody made them."""
     table = ONE_TIME_TOKEN.c
-    connection.execute(
-        delete(ONE_TIME_TOKEN).where(
-            table.subject_id == made.subject_id, table.purpose == made.purpose
-        )
-    )
+    earlier = (table.subject_id == made.subject_id, table.purpose == made.purpose)
+    connection.execute(delete(ONE_TIME_TOKEN).where(*earlier, table.created_by.is_(None)))
+    if made.created is not None:
+        ending = update(ONE_TIME_TOKEN).where(*earlier, table.expires > made.created)
+        connection.execute(ending.values(expires=made.created))
     connection.execute(insert(ONE_TIME_TOKEN), _row(made))
 
 

@@ -70,7 +70,7 @@ OURS: Final = {
     "marketplace_bill": "org bill_id account_id",
     "marketplace_record": "org system account_id bill_id",
     "membership": "org person_id created_by modified_by",
-    "one_time_token": "token_sha256 purpose org subject_id",
+    "one_time_token": "token_sha256 purpose org subject_id created_by",
     "organization": "id",
     "person": "id password_hash",
     "policy_grant": "org policy_id principal_type principal_id id created_by",
