@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from meterlake.api.billing.bills import RESOURCE as BILL
-from meterlake.api.entities import page
+from meterlake.api.entities import ordered_page
 from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
 from meterlake.api.server import body
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
@@ -103,7 +103,8 @@ def _write_file(folder: Path, field: str, file: BackfillFile) -> Path:
 async def list_all(call: Call) -> Any:
     """One page of backfills, the newest first."""
     status = call.query.one_of("status", _STATUSES, default=None)
-    return await call.run(_list_backfills, call.organization, page(call, _PAGE_MAX), status)
+    this = ordered_page(call, _PAGE_MAX, "dtCreated")
+    return await call.run(_list_backfills, call.organization, this, status)
 
 
 def _list_backfills(

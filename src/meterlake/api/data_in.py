@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from meterlake.api.entities import page
+from meterlake.api.entities import ordered_page, page
 from meterlake.api.responses.data_in import InboxCheckRequest, InboxRequest
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.model.errors import Invalid
@@ -42,7 +42,7 @@ def _status(organization: Organization) -> Document:
 
 async def list_sources(call: Call) -> Any:
     """One page of receipts, the newest first."""
-    query, this = call.query, page(call, _PAGE_MAX)
+    query, this = call.query, ordered_page(call, _PAGE_MAX, "finishedAt")
     filters = ReceiptFilters(
         name=query.text("name"),
         status=query.one_of("status", _STATUSES, default=None),
@@ -50,6 +50,7 @@ async def list_sources(call: Call) -> Any:
         until=query.instant("until"),
         source=query.text("source"),
         after=_place(this.token),
+        oldest_first=this.oldest_first,
     )
     found = await call.run(receipts.list_receipts, call.organization, filters, this.size)
     last = found[-1] if len(found) == this.size else None

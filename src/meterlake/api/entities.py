@@ -19,7 +19,7 @@ from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.stores.state.core.pages import Page
 
-_ORDERS: Final = {"ASC": True, "DESC": False}
+ORDERS: Final = {"ASC": True, "DESC": False}
 _JOINS: Final = {"AND": True, "OR": False}
 _SEARCH_PAGE: Final = 10
 _TOKEN: Final = re.compile(r"[0-9]{1,18}")
@@ -77,6 +77,13 @@ def page(call: Call, most: int) -> Page:
     size = call.query.integer("pageSize", most, least=1, most=most)
     assert size is not None
     return Page(size, call.next_token)
+
+
+def ordered_page(call: Call, most: int, field: str) -> Page:
+    """The page of a list in the order of one field, of time: the newest first unless asked otherwise."""
+    call.query.one_of("sortBy", {field: field}, default=None)
+    oldest_first = call.query.one_of("sortOrder", ORDERS, default=False)
+    return replace(page(call, most), oldest_first=oldest_first)
 
 
 def searched_page(call: Call, resource: Resource, most: int | None = None) -> Page:
@@ -206,7 +213,7 @@ def search_of(call: Call, fields: frozenset[str], size: int) -> Search:
         terms(query.text("searchQuery") or "", fields),
         query.one_of("operator", _JOINS, default=True),
         query.text("sortBy"),
-        query.one_of("sortOrder", _ORDERS, default=False),
+        query.one_of("sortOrder", ORDERS, default=False),
         0,
         size,
     )

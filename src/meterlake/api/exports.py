@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
-from meterlake.api.entities import page, resource_ref
+from meterlake.api.entities import ordered_page, resource_ref
 from meterlake.api.server import downloads
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.visible import permit, permit_sum
@@ -126,7 +126,7 @@ async def list_jobs(call: Call) -> Any:
         start=query.instant("dateCreatedStart"),
         end=query.instant("dateCreatedEnd"),
     )
-    this = page(call, _PAGE_MAX)
+    this = ordered_page(call, _PAGE_MAX, "dateCreated")
     return await call.run(export_jobs.list_jobs, call.organization, filters, this)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from meterlake.api.entities import page
+from meterlake.api.entities import ORDERS, page
 from meterlake.api.responses.mappings import MappingTrialRequest
 from meterlake.api.server import body
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
@@ -45,9 +45,17 @@ def _try(organization: Organization, asked: MappingTrialRequest, content: bytes)
 
 
 async def list_(call: Call) -> Any:
-    """One page of the mappings that are kept, by name."""
+    """One page of the mappings that are kept, by name or by when they were saved."""
     this = page(call, _PAGE_MAX)
-    found = await call.run(list_mappings, call.organization)
+    by_time = call.query.one_of("sortBy", {"name": False, "saved": True}, default=False)
+    ascending = call.query.one_of("sortOrder", ORDERS, default=True)
+    begins = call.query.text("name") or ""
+    kept = await call.run(list_mappings, call.organization)
+    found = sorted(
+        (each for each in kept if each.name.lower().startswith(begins.lower())),
+        key=lambda each: (each.saved.isoformat() if by_time else "", each.name),
+        reverse=not ascending,
+    )
     names = [each.name for each in found]
     if this.token is not None and this.token not in names:
         rule = "it must be the nextToken of the page before"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from meterlake.api.entities import page
+from meterlake.api.entities import ordered_page
 from meterlake.api.exports import permit_exports
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.visible import RETRIEVE, with_author_names
@@ -35,7 +35,7 @@ async def list_runs(call: Call) -> Any:
         end=query.instant("dateCreatedEnd"),
     )
     readable = [kind for kind in kinds if _may_read(call, kind)]
-    this = page(call, _PAGE_MAX)
+    this = ordered_page(call, _PAGE_MAX, "dtCreated")
     found = await call.run(runs.list_runs, call.organization, readable, filters, this)
     return {**found, "data": await _shown(call, found["data"])}
 

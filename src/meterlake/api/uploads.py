@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.api.entities import page
+from meterlake.api.entities import ordered_page
 from meterlake.api.server import downloads
 from meterlake.api.server.answers import failure, message
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
@@ -46,7 +46,7 @@ async def list_jobs(call: Call) -> Any:
     """One page of jobs."""
     query = call.query
     created = Created(query.instant("dateCreatedStart"), query.instant("dateCreatedEnd"))
-    this = page(call, _PAGE_MAX)
+    this = ordered_page(call, _PAGE_MAX, "dtCreated")
     return await call.run(uploads.list_jobs, call.organization, created, this)
 
 

@@ -84,7 +84,7 @@ _LISTING: Final = Listing(
         Column("What", "subject", link=f"{RUNS}/{{id}}"),
         Column("Kind", "kind"),
         Column("Status", "status", "status"),
-        Column("Asked for", "dtCreated", "instant"),
+        Column("Asked for", "dtCreated", "instant", sort="dtCreated"),
         Column("By", "createdBy", "author"),
         Column("Took", "took"),
         Column("Error", "error"),

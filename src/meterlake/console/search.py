@@ -10,9 +10,10 @@ from babel.numbers import NumberFormatError, parse_decimal
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills.bills import BILLS, SIGNS
+from meterlake.console.bills.bills import BILLS
 from meterlake.console.customers.customer_things import CUSTOMERS
 from meterlake.console.shell.api import rows_of
+from meterlake.console.shell.lists import SIGNS
 from meterlake.console.shell.page import Visit, locale_of, page
 from meterlake.model.values.ids import is_id
 

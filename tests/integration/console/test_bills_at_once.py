@@ -55,7 +55,7 @@ def test_the_list_is_sorted_narrowed_added_up_and_downloaded(finance):
     assert "Nothing matches" in finance.text
     finance.go(f"{CONSOLE}/bills?month={MONTH}&sort=accountCode&format=csv")
     lines = finance.page.text.splitlines()
-    assert lines[0].startswith("Customer,Bill date,")
+    assert lines[0].startswith("Customer,Name,Bill date,")
     assert [each.split(",")[0] for each in lines[1:]] == ["acme", "bolt"]
 
 

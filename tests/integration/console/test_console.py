@@ -423,7 +423,7 @@ def test_a_list_is_downloaded_whole_with_all_its_pages(ada, monkeypatch):
     lines = ada.page.text.splitlines()
 
     assert ada.page.headers["content-disposition"] == 'attachment; filename="customers.csv"'
-    assert lines[0] == "Name,Code,E-mail,Currency,Purchase order,Since"
+    assert lines[0] == "Name,Code,E-mail,Currency,Purchase order,Since,Id"
     assert {line.split(",")[1] for line in lines[1:]} >= {"acme", "bolt"}
 
 

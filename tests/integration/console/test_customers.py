@@ -215,7 +215,7 @@ def test_a_list_of_things_is_a_file_too(eve, ids):
     eve.go(f"{CUSTOMERS}/{ids['acme']}/plans?format=csv")
 
     assert eve.page.headers["content-type"].startswith("text/csv")
-    assert eve.page.text.splitlines()[0] == "Plan,From,Until,Who pays for children"
+    assert eve.page.text.splitlines()[0] == "Plan,From,Until,Who pays for children,Code,Id"
     assert eve.page.text.splitlines()[1].startswith("Basic (basic),2026-01-01T00:00:00Z")
 
 

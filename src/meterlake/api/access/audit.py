@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from meterlake.api.entities import page
+from meterlake.api.entities import ordered_page
 from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
 from meterlake.api.server.visible import visible_rows, with_author_names
 from meterlake.model.configuration.access import PrincipalType
@@ -37,7 +37,8 @@ async def list_log(call: Call) -> Any:
         end=query.instant("dateEnd"),
         people_only=query.flag("peopleOnly"),
     )
-    found = await call.run(audit.audit_log, call.organization, wanted, page(call, _PAGE_MAX))
+    this = ordered_page(call, _PAGE_MAX, "at")
+    found = await call.run(audit.audit_log, call.organization, wanted, this)
     return {**found, "data": await _readable(call, found["data"])}
 
 

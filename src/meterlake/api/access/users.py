@@ -1,18 +1,21 @@
 """Users and invitations over HTTP."""
 
+from dataclasses import replace
 from typing import Final
 
 from starlette.responses import Response
 
-from meterlake.api.entities import page
+from meterlake.api.entities import page, search_of
 from meterlake.api.server.answers import select_page
 from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
 from meterlake.model.configuration.access import Invitation, UserChange
 from meterlake.model.configuration.permissions import ANYTHING
+from meterlake.model.errors import Invalid
 from meterlake.model.rules.access import policy_document
 from meterlake.model.values.problems import read
 from meterlake.pipeline.access import invitation_email, users
 from meterlake.pipeline.config.entities import Document, version_of
+from meterlake.stores.state.access.people import NAMES_OF_USERS
 
 _USERS: Final = f"{ORGANIZATION}/users"
 _INVITATIONS: Final = f"{ORGANIZATION}/invitations"
@@ -25,6 +28,11 @@ _UPDATE: Final = "config:update"
 async def _list_users(call: Call) -> Document:
     ids = [each.lower() for each in call.query.texts("ids")]
     this = page(call, _PAGE)
+    search = search_of(call, NAMES_OF_USERS, this.size)
+    if any(each.comparator != "~" for each in search.terms):
+        rule = "its terms must be such as email~ada: a field, ~ and what it begins with"
+        raise Invalid("searchQuery", call.query.text("searchQuery"), rule)
+    this = replace(this, oldest_first=search.ascending, search=search)
     return await call.run(users.list_users, call.stores.state, call.org_id, this, ids)
 
 

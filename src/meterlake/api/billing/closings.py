@@ -6,7 +6,7 @@ Also the usage that came after the bills of a month.
 from typing import Any, Final
 
 from meterlake.api.billing.bills import RESOURCE, permit_all
-from meterlake.api.entities import page
+from meterlake.api.entities import ordered_page
 from meterlake.api.responses.closings import (
     ClosingApproveRequest,
     ClosingReasonRequest,
@@ -114,7 +114,7 @@ async def _list(call: Call) -> Any:
     found = await call.run(
         list_page,
         call.organization,
-        page(call, PAGE_MAX),
+        ordered_page(call, PAGE_MAX, "dtFound"),
         period=month,
         account_id=None if account_id is None else account_id.lower(),
         status=query.text("status"),

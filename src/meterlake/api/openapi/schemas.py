@@ -282,6 +282,11 @@ NARROWED: Final = (
 )
 
 
+def ordered(*fields: str) -> tuple[Parameter, ...]:
+    """What orders a list that few fields can order."""
+    return (text("sortBy", *fields), text("sortOrder", "ASC", "DESC"))
+
+
 def of_list(resource: Resource) -> tuple[Parameter, ...]:
     """What the list of a resource takes."""
     return (

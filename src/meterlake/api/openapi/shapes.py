@@ -13,6 +13,7 @@ from meterlake.api.openapi.schemas import (
     Parameter,
     flag,
     instant,
+    ordered,
     text,
     texts,
     whole,
@@ -321,7 +322,12 @@ SHAPES: Final[dict[str, Shape]] = {
     "ListLateUsage": Shape(
         gives=closings.LateUsageResponse,
         page=100,
-        query=(text("period"), text("accountId"), text("status", *LateUsageStatus)),
+        query=(
+            text("period"),
+            text("accountId"),
+            text("status", *LateUsageStatus),
+            *ordered("dtFound"),
+        ),
     ),
     "ListEntityReferences": Shape(gives=relations.EntityReferencesResponse),
     "ListEntityChanges": Shape(
@@ -416,7 +422,12 @@ SHAPES: Final[dict[str, Shape]] = {
     "ListJobs": Shape(
         gives=usage.UploadJobResponse,
         page=100,
-        query=(instant("dateCreatedStart"), instant("dateCreatedEnd"), text("fileKey")),
+        query=(
+            instant("dateCreatedStart"),
+            instant("dateCreatedEnd"),
+            text("fileKey"),
+            *ordered("dtCreated"),
+        ),
     ),
     "GetUploadJobResponse": Shape(gives=usage.UploadJobResponse),
     "GetJobOriginalFileDownloadUrl": Shape(gives=usage.UrlDownloadResponse),
@@ -433,13 +444,18 @@ SHAPES: Final[dict[str, Shape]] = {
             instant("since"),
             instant("until"),
             text("source"),
+            *ordered("finishedAt"),
         ),
     ),
     "ListInboxes": Shape(gives=data_in.InboxResponse, page=100),
     "AddInbox": Shape(takes=data_in.InboxRequest, gives=data_in.ChangedInboxResponse),
     "RemoveInbox": Shape(gives=data_in.ChangedInboxResponse),
     "CheckInbox": Shape(takes=data_in.InboxCheckRequest, gives=data_in.InboxCheckResponse),
-    "ListMappings": Shape(gives=mappings.SavedMappingResponse, page=100),
+    "ListMappings": Shape(
+        gives=mappings.SavedMappingResponse,
+        page=100,
+        query=(text("name"), *ordered("name", "saved")),
+    ),
     "SaveMapping": Shape(takes=mappings.MappingSaveRequest, gives=mappings.SavedMappingResponse),
     "DeleteMapping": Shape(gives=mappings.MappingDeleteResponse),
     "TryMapping": Shape(takes=mappings.MappingTrialRequest, gives=mappings.MappingTrialResponse),
@@ -470,7 +486,9 @@ SHAPES: Final[dict[str, Shape]] = {
     "GetMeasurementReceipt": Shape(gives=rejected.MeasurementReceiptResponse, query=(text("uid"),)),
     "StartBackfill": Shape(takes=backfills.BackfillRequest, gives=backfills.BackfillResponse),
     "ListBackfills": Shape(
-        gives=backfills.BackfillResponse, page=100, query=(text("status", *BackfillStatus),)
+        gives=backfills.BackfillResponse,
+        page=100,
+        query=(text("status", *BackfillStatus), *ordered("dtCreated")),
     ),
     "GetBackfill": Shape(gives=backfills.BackfillResponse),
     "GetBackfillDifference": Shape(gives=backfills.BackfillDifferenceResponse),
@@ -500,6 +518,7 @@ SHAPES: Final[dict[str, Shape]] = {
             texts("createdBy"),
             instant("dateCreatedStart"),
             instant("dateCreatedEnd"),
+            *ordered("dtCreated"),
         ),
     ),
     "LoadSample": Shape(gives=sample.SampleResponse),
@@ -622,7 +641,7 @@ SHAPES: Final[dict[str, Shape]] = {
         gives=usage.LookupTableRevisionDataJobResponse
     ),
     # People and permissions.
-    "ListOrgUsers": Shape(gives=people.OrgUserResponse, page=200, query=(texts("ids"),)),
+    "ListOrgUsers": Shape(gives=people.OrgUserResponse, page=200, query=(texts("ids"), *NARROWED)),
     "GetOrgUser": Shape(gives=people.OrgUserResponse),
     "PutOrgUser": Shape(takes=UserChange, gives=people.OrgUserResponse),
     "GetMe": Shape(gives=people.MeResponse),
@@ -641,6 +660,7 @@ SHAPES: Final[dict[str, Shape]] = {
             instant("dateStart"),
             instant("dateEnd"),
             flag("peopleOnly"),
+            *ordered("at"),
         ),
     ),
     "ListUserSessions": Shape(gives=people.UserSessionsResponse),

@@ -13,7 +13,7 @@ from meterlake.console.access.policy_words import read_policy
 from meterlake.console.bills.acts import act_in_words
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.entity_forms import EntityPages
-from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.lists import Column, ListFilter, Listing, called_by, show_list
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.console.shell.people import full_name
 from meterlake.console.shell.session import end_session, origin
@@ -151,17 +151,19 @@ async def _with_policies(
         row["policies"] = ", ".join(each["name"] for each in held.get(row["id"], ()))
 
 
+_CALLED: Final = called_by("name")
 _PEOPLE: Final = Listing(
     "People",
     "/users",
     (
-        Column("Name", "name", link=f"{PEOPLE}/{{id}}"),
-        Column("E-mail", "email"),
+        Column("Name", "name", link=f"{PEOPLE}/{{id}}", sort="lastName"),
+        Column("E-mail", "email", sort="email"),
         Column("Policies", "policies"),
         Column("Access ends", "dtEndAccess", "instant"),
         Column("Since", "dtCreated", "instant"),
     ),
     empty=("No people yet", "Invite the first one below."),
+    filters=(called_by("firstName", "lastName", "email"),),
     intro="Who signs in to the console, and what each may do.",
 )
 
@@ -285,11 +287,12 @@ _PROGRAMS: Final = Listing(
     "Programs",
     "/serviceusers",
     (
-        Column("Name", "name", link=f"{PROGRAMS}/{{id}}"),
-        Column("By", "createdBy", "author"),
-        Column("Since", "dtCreated", "instant"),
+        Column("Name", "name", link=f"{PROGRAMS}/{{id}}", sort="name"),
+        Column("By", "createdBy", "author", sort="createdBy"),
+        Column("Since", "dtCreated", "instant", sort="dtCreated"),
     ),
     empty=("No programs yet", "A service user is a program that calls the API with a key."),
+    filters=(_CALLED,),
     intro="Service users: programs that call the API with access keys.",
     create=("New service user", f"{PROGRAMS}/new", SERVICE_USERS.creates),
 )
@@ -353,12 +356,13 @@ _GROUPS: Final = Listing(
     "Groups",
     "/resourcegroups/{type}",
     (
-        Column("Name", "name", link=f"{GROUPS}/{{type}}/{{id}}"),
+        Column("Name", "name", link=f"{GROUPS}/{{type}}/{{id}}", sort="name"),
         Column("Of", "type", "words"),
-        Column("By", "createdBy", "author"),
-        Column("Since", "dtCreated", "instant"),
+        Column("By", "createdBy", "author", sort="createdBy"),
+        Column("Since", "dtCreated", "instant", sort="dtCreated"),
     ),
     empty=("No groups yet", "A group gives the same policies to several people at once."),
+    filters=(_CALLED,),
     create=("New group", f"{GROUPS}/user/new", GROUP_PAGES.creates),
 )
 
@@ -420,12 +424,13 @@ _POLICIES: Final = Listing(
     "Policies",
     "/permissionpolicies",
     (
-        Column("Name", "name", link=f"{POLICIES}/{{id}}"),
+        Column("Name", "name", link=f"{POLICIES}/{{id}}", sort="name"),
         Column("What it says", "words"),
         Column("Made by meterlake", "managedPolicy"),
-        Column("Changed", "dtLastModified", "instant"),
+        Column("Changed", "dtLastModified", "instant", sort="dtLastModified"),
     ),
     empty=("No policies", "A policy says what its holders may do."),
+    filters=(_CALLED,),
     create=("New policy", f"{POLICIES}/new", POLICY_PAGES.creates),
     complete=_with_words,
 )
@@ -476,7 +481,7 @@ _LOG: Final = Listing(
     "Who did what",
     "/auditlog",
     (
-        Column("When", "at", "instant"),
+        Column("When", "at", "instant", sort="at"),
         Column("Who", "by", "author"),
         Column("Did", "done"),
         Column("What", "what", link=f"{LOG}/{{kind}}/{{entityId}}"),
@@ -496,8 +501,13 @@ async def show_log(visit: Visit) -> Response:
     """The log, by person, kind and time."""
     people = await visit.people()
     filters = (
-        ListFilter("createdBy", "Who", tuple(sorted(people.items(), key=lambda each: each[1]))),
-        ListFilter("kinds", "Kind", tuple((each, words(each)) for each in _LOGGED)),
+        ListFilter(
+            "createdBy",
+            "Who",
+            tuple(sorted(people.items(), key=lambda each: each[1])),
+            is_open=True,
+        ),
+        ListFilter("kinds", "Kind", tuple((each, words(each)) for each in _LOGGED), is_open=True),
         ListFilter("peopleOnly", "By", (("true", "People and programs only"),)),
         ListFilter("dateStart", "From", type="date"),
         ListFilter("dateEnd", "Before", type="date"),

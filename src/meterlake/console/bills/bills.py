@@ -18,7 +18,15 @@ from meterlake.console.bills.recalculation import (
     recalculate,
 )
 from meterlake.console.shell.api import ApiRefusalError, file_headers, rows_of
-from meterlake.console.shell.lists import PAGE, Column, ListFilter, Listing, show_list
+from meterlake.console.shell.lists import (
+    PAGE,
+    SIGNS,
+    Column,
+    ListFilter,
+    Listing,
+    refuse_others,
+    show_list,
+)
 from meterlake.console.shell.page import Visit, page, words
 from meterlake.model.values.counted import counted
 from meterlake.model.values.ids import is_id
@@ -29,8 +37,6 @@ SELECTION: Final = f"{BILLS}/selection"
 # What one looks at and acts on at once.
 _CHOSEN_MAX: Final = 1_000
 _PAGE_MAX: Final = 100
-# What means something in the query of a search, or ends a term of it.
-SIGNS: Final = re.compile(r"[~:<>$&|]")
 _STATUS: Final = re.compile(r"(?<=[?&])status=[A-Z]*&?")
 _STATUSES: Final = {
     "PENDING": "status:PENDING$locked:false",
@@ -45,19 +51,12 @@ class BillListing(Listing):
 
     def parameters(self, visit: Visit) -> dict[str, Any]:
         """What the person chose, as a search."""
-        sort = visit.query("sort")
-        known = {each.sort for each in self.columns if each.sort}
-        return {
-            "searchQuery": search_of(visit),
-            **_order(sort if sort in known else None, visit),
-            "excludeLineItems": True,
-        }
+        order = self.order(visit) or _order(visit)
+        return {"searchQuery": search_of(visit), **order, "excludeLineItems": True}
 
 
-def _order(sort: str | None, visit: Visit) -> dict[str, str]:
-    """As one chose; else the bills of a month by customer, and of all months the newest first."""
-    if sort is not None:
-        return {"sortBy": sort, "sortOrder": visit.query("order") or "ASC"}
+def _order(visit: Visit) -> dict[str, str]:
+    """The bills of a month by customer, and of all months the newest first."""
     if visit.query("month") is not None:
         return {"sortBy": "accountCode", "sortOrder": "ASC"}
     return {"sortBy": "billDate", "sortOrder": "DESC"}
@@ -77,7 +76,8 @@ def search_of(visit: Visit) -> str:
         # A bill's last day is in the month; `endDate` is the day after it.
         month = Month.parse(name)
         terms += [f"endDate>{month.first}", f"endDate<={month.after}"]
-    if (status := visit.query("status")) in _STATUSES:
+    if (status := visit.query("status")) is not None:
+        refuse_others("Status", status, list(_STATUSES))
         terms.append(_STATUSES[status])
     if (customer := visit.query("customer")) is not None:
         field = "accountId:" if is_id(customer) else "accountCode~"
@@ -90,6 +90,7 @@ _LISTING: Final = BillListing(
     "/bills/search",
     (
         Column("Customer", "accountCode", "code", f"{BILLS}/{{id}}", sort="accountCode"),
+        Column("Name", "accountName", link="/console/customers/{accountId}"),
         Column("Bill date", "billDate", "day", sort="billDate"),
         Column("First day", "startDate", "day"),
         Column("Invoice", "sequentialInvoiceNumber", sort="sequentialInvoiceNumber"),
@@ -97,7 +98,7 @@ _LISTING: Final = BillListing(
         Column("Locked", "locked"),
         Column("Approved by", "approvedBy", "author", sort="approvedBy"),
         Column("Total", "billTotal", "money", sort="billTotal"),
-        Column("Currency", "currency", sort="currency"),
+        Column("Currency", "currency"),
     ),
     empty=(
         "No bills here",
@@ -112,6 +113,7 @@ _LISTING: Final = BillListing(
         ),
         ListFilter("customer", "Code of the customer begins with", type="search"),
     ),
+    complete=name_customers,
 )
 
 
@@ -121,7 +123,7 @@ async def list_bills(visit: Visit) -> Response:
         return await show_list(visit, _LISTING)
     rows, later = await _LISTING.page(visit, PAGE, visit.query("page"))
     totals = await visit.api.find("/bills/totals", searchQuery=search_of(visit))
-    await asyncio.gather(visit.people(), name_customers(visit, rows))
+    await visit.people()
     return visit.page(
         "bills/list.html",
         listing=_LISTING,

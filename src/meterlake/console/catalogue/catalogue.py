@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -19,19 +19,28 @@ from meterlake.console.shell.entity_forms import (
     referring_entities,
 )
 from meterlake.console.shell.form_fields import FieldKind, FormField
-from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.lists import Column, ListFilter, Listing, called_by, show_list
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.resources import BY_NAME, Resource
 
 CATALOGUE: Final = "/console/catalogue"
 _CHANGES: Final = 50
+# What filters of the API name, by the filter.
+_OWNERS: Final = {
+    "productId": "products",
+    "planTemplateId": "planTemplates",
+    "planId": "plans",
+    "plan": "plans",
+    "planGroup": "planGroups",
+    "aggregationId": "aggregations",
+}
 # The kinds whose pages show prices.
 _PRICED: Final = frozenset({"plans", "planTemplates"})
 
-_CODE: Final = Column("Code", "code", "code")
-_CHANGED: Final = Column("Changed", "dtLastModified", "instant")
-_BY: Final = Column("By", "lastModifiedBy", "author")
-_UNIT: Final = Column("Unit", "unit")
+_CODE: Final = Column("Code", "code", "code", sort="code")
+_CHANGED: Final = Column("Changed", "dtLastModified", "instant", sort="dtLastModified")
+_BY: Final = Column("By", "lastModifiedBy", "author", sort="lastModifiedBy")
+_UNIT: Final = Column("Unit", "unit", sort="unit")
 
 
 async def _try_aggregation(visit: Visit, document: Mapping[str, Any]) -> Any:
@@ -96,7 +105,9 @@ class _Kind:
         """Its list."""
         one = f"{self.address}/{{id}}"
         head = (
-            Column("Name", "name", link=one) if self.named else Column("Price", "label", link=one)
+            Column("Name", "name", link=one, sort="name")
+            if self.named
+            else Column(self.noun.capitalize(), "label", link=one)
         )
         return Listing(
             self.title,
@@ -104,10 +115,36 @@ class _Kind:
             (head, *self.columns, _CHANGED, _BY),
             empty=(f"No {self.title.lower()} yet", f"{self.about} Make the first one here."),
             intro=self.about,
-            filters=self.filters,
+            filters=(*self._called, *self.filters),
             create=(f"New {self.noun}", f"{self.address}/new", self.pages.creates),
             complete=self._complete,
             links=(("Catalogue", CATALOGUE),),
+        )
+
+    @property
+    def _called(self) -> tuple[ListFilter, ...]:
+        """By what it is called, if it has a name or a code."""
+        names = [each for each in ("name", "code") if each in self.row.listed_fields]
+        return (called_by(*names),) if names else ()
+
+    async def references(self, visit: Visit) -> tuple[ListFilter, ...]:
+        """Filters by what it belongs to, as far as the API has them: the first hundred by name."""
+        names = [each.name for each in self.row.filters if each.name in _OWNERS]
+        answers = await asyncio.gather(
+            *(
+                visit.api.find(f"/{BY_NAME[_OWNERS[each]].path}", sortBy="name", sortOrder="ASC")
+                for each in names
+            )
+        )
+        return tuple(
+            ListFilter(
+                name,
+                _NOUNS[_OWNERS[name]].capitalize(),
+                tuple((each["id"], label_of(each)) for each in answer["data"]),
+                is_open=True,
+            )
+            for name, answer in zip(names, answers, strict=True)
+            if answer is not None
         )
 
     async def _complete(self, visit: Visit, rows: list[dict[str, Any]]) -> None:
@@ -144,16 +181,16 @@ _PRODUCT: Final = _named("Product", "productId", "products")
 _PRICE_COLUMNS: Final = (
     _named("Plan", "planId", "plans"),
     _named("Template", "planTemplateId", "planTemplates"),
-    Column("From", "startDate", "instant"),
-    Column("To", "endDate", "instant"),
-    Column("Cumulative", "cumulative"),
+    Column("From", "startDate", "instant", sort="startDate"),
+    Column("To", "endDate", "instant", sort="endDate"),
+    Column("Cumulative", "cumulative", sort="cumulative"),
 )
 _ARCHIVED: Final = ListFilter("archived", "Archived", (("false", "No"), ("true", "Yes")))
 _ON: Final = ListFilter("date", "In force on", type="date")
 
 
 def _picklist(resource: str, title: str, noun: str, about: str, *columns: Column) -> _Kind:
-    shown = (_CODE, *columns, Column("Archived", "archived"))
+    shown = (_CODE, *columns, Column("Archived", "archived", sort="archived"))
     return _Kind(resource, title, noun, about, shown, filters=(_ARCHIVED,))
 
 
@@ -187,8 +224,8 @@ KINDS: Final = (
         (
             _CODE,
             _named("Meter", "meterId", "meters"),
-            Column("Field", "targetField", "code"),
-            Column("Kind", "aggregation", "words"),
+            Column("Field", "targetField", "code", sort="targetField"),
+            Column("Kind", "aggregation", "words", sort="aggregation"),
             _UNIT,
         ),
         ("meterId",),
@@ -198,7 +235,7 @@ KINDS: Final = (
         "Compound aggregations",
         "compound aggregation",
         "A compound aggregation calculates with the quantities of others.",
-        (_CODE, _PRODUCT, Column("Calculation", "calculation", "code"), _UNIT),
+        (_CODE, _PRODUCT, Column("Calculation", "calculation", "code", sort="calculation"), _UNIT),
         ("productId",),
     ),
     _Kind(
@@ -224,9 +261,9 @@ KINDS: Final = (
         (
             _CODE,
             _PRODUCT,
-            Column("Billed", "billFrequency", "words"),
-            Column("Standing charge", "standingCharge", "money"),
-            Column("Minimum spend", "minimumSpend", "money"),
+            Column("Billed", "billFrequency", "words", sort="billFrequency"),
+            Column("Standing charge", "standingCharge", "money", sort="standingCharge"),
+            Column("Minimum spend", "minimumSpend", "money", sort="minimumSpend"),
         ),
         ("productId",),
     ),
@@ -249,8 +286,8 @@ KINDS: Final = (
         "A group bundles plans of several products, with charges of its own.",
         (
             _CODE,
-            Column("Standing charge", "standingCharge", "money"),
-            Column("Minimum spend", "minimumSpend", "money"),
+            Column("Standing charge", "standingCharge", "money", sort="standingCharge"),
+            Column("Minimum spend", "minimumSpend", "money", sort="minimumSpend"),
             _named("Only for", "accountId", "accounts"),
         ),
         ("accountId",),
@@ -289,8 +326,8 @@ KINDS: Final = (
         "Currencies",
         "currency",
         "A currency, real or of your own, with the rounding of amounts in it.",
-        Column("Decimals", "maxDecimalPlaces", "number"),
-        Column("Rounding", "roundingMode", "words"),
+        Column("Decimals", "maxDecimalPlaces", "number", sort="maxDecimalPlaces"),
+        Column("Rounding", "roundingMode", "words", sort="roundingMode"),
     ),
     _picklist(
         "transactionTypes",
@@ -309,14 +346,14 @@ KINDS: Final = (
         "Bill grouping keys",
         "bill grouping key",
         "Contracts of the same key share a bill of their own.",
-        Column("Exclusive", "exclusive"),
+        Column("Exclusive", "exclusive", sort="exclusive"),
     ),
     _Kind(
         "statementDefinitions",
         "Statement definitions",
         "statement definition",
         "A definition says which usage stands behind the lines of a statement, and how it is grouped.",
-        (Column("Grouped by", "aggregationFrequency", "words"),),
+        (Column("Grouped by", "aggregationFrequency", "words", sort="aggregationFrequency"),),
     ),
 )
 _NOUNS: Final = {each.resource: each.noun for each in KINDS}
@@ -416,7 +453,9 @@ def _facts(kind: _Kind, entity: Mapping[str, Any], targets: list[Any]) -> list[_
 
 def _list_page(kind: _Kind) -> Any:
     async def show(visit: Visit) -> Response:
-        return await show_list(visit, kind.listing)
+        listing = kind.listing
+        narrowed = (*listing.filters, *await kind.references(visit))
+        return await show_list(visit, replace(listing, filters=narrowed))
 
     return show
 

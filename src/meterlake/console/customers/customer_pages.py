@@ -24,7 +24,7 @@ from meterlake.console.customers.customer_things import (
     Thing,
 )
 from meterlake.console.shell.api import ApiRefusalError, rows_of
-from meterlake.console.shell.lists import Column, Listing, show_list
+from meterlake.console.shell.lists import NAMED, Column, Listing, show_list
 from meterlake.console.shell.page import Visit, page_routes
 from meterlake.model.errors import Invalid
 from meterlake.model.values.period import format_instant, midnight
@@ -178,11 +178,12 @@ _CHILDREN: Final = Listing(
     "Child customers",
     "/accounts/{id}/children",
     (
-        Column("Name", "name", link=f"{CUSTOMERS}/{{id}}"),
-        Column("Code", "code", "code"),
-        Column("E-mail", "emailAddress"),
+        Column("Name", "name", link=f"{CUSTOMERS}/{{id}}", sort="name"),
+        Column("Code", "code", "code", sort="code"),
+        Column("E-mail", "emailAddress", sort="emailAddress"),
     ),
     empty=("No child customers", "You attach one on the customer's page."),
+    filters=(NAMED,),
 )
 
 
@@ -248,6 +249,7 @@ async def list_things(visit: Visit) -> Response:
         (replace(first, link=f"{place}/{{id}}"), *rest),
         empty=(f"No {thing.title.lower()}", thing.about),
         intro=thing.about,
+        filters=thing.narrowed,
         fixed=((thing.owner_filter, customer["id"]), *thing.filters),
         create=(f"New {thing.one}", f"{place}/new", thing.operations[1]),
         complete=COMPLETE.get(thing.key),

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from meterlake.console.customers.customer_forms import CustomerField, name_of
-from meterlake.console.shell.lists import Column
+from meterlake.console.shell.lists import NAMED, Column, ListFilter, called_by
 from meterlake.console.shell.page import Visit, words
 from meterlake.model.customers.balances import BalanceLineItemType
 from meterlake.model.customers.contracts import CommitmentLineItemType
@@ -41,6 +41,7 @@ class Thing:
         owner: The member and filter with the customer's id.
         fixed: Members that every new one has.
         filters: Parameters of its list.
+        narrowed: What people narrow its list by.
         computed: Members that nobody writes.
     """
 
@@ -58,6 +59,7 @@ class Thing:
     owner_filter: str = "accountId"
     fixed: Mapping[str, Any] | None = None
     filters: tuple[tuple[str, Any], ...] = ()
+    narrowed: tuple[ListFilter, ...] = (NAMED,)
     computed: tuple[str, ...] = ()
 
     def place(self, customer_id: str) -> str:
@@ -92,7 +94,9 @@ COMPLETE: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
-_CODE: Final = Column("Code", "code", "code")
+_CODE: Final = Column("Code", "code", "code", sort="code")
+_FROM: Final = Column("From", "startDate", "starts", sort="startDate")
+_UNTIL: Final = Column("Until", "endDate", "ends", sort="endDate")
 _PRODUCTS: Final = CustomerField(
     "productIds",
     "Only for some products",
@@ -130,11 +134,16 @@ PLANS: Final = Thing(
     operations=("ListAccountPlans", "PostAccountPlan", "PutAccountPlan", "DeleteAccountPlan"),
     owner_filter="account",
     filters=(("includeall", True),),
+    narrowed=(
+        ListFilter("date", "In force on", type="date"),
+        called_by("code"),
+    ),
     columns=(
         Column("Plan", "name"),
-        Column("From", "startDate", "starts"),
-        Column("Until", "endDate", "ends"),
-        Column("Who pays for children", "childBillingMode", "words"),
+        _FROM,
+        _UNTIL,
+        Column("Who pays for children", "childBillingMode", "words", sort="childBillingMode"),
+        _CODE,
     ),
     fields=(
         CustomerField("planId", "Plan", "choice", choices="/plans", none="A group of plans"),
@@ -163,10 +172,10 @@ BALANCES: Final = Thing(
     path="/balances",
     operations=("ListBalances", "PostBalance", "PutBalance", "DeleteBalance"),
     columns=(
-        Column("Balance", "name"),
+        Column("Balance", "name", sort="name"),
         _CODE,
-        Column("From", "startDate", "starts"),
-        Column("Until", "endDate", "ends"),
+        _FROM,
+        _UNTIL,
         Column("Left", "amount", "money"),
     ),
     fields=(
@@ -199,10 +208,15 @@ COMMITMENTS: Final = Thing(
     title="Commitments",
     one="commitment",
     path="/commitments",
+    narrowed=(
+        ListFilter("date", "In force on", type="date"),
+        ListFilter("endDateStart", "Ends on or after", type="date"),
+        ListFilter("endDateEnd", "Ends before", type="date"),
+    ),
     operations=("ListCommitments", "PostCommitment", "PutCommitment", "DeleteCommitment"),
     columns=(
-        Column("Commitment", "name"),
-        Column("Amount", "amount", "money"),
+        Column("Commitment", "name", sort="startDate"),
+        Column("Amount", "amount", "money", sort="amount"),
         Column("Spent", "amountSpent", "money"),
         Column("Left", "left", "money"),
     ),
@@ -239,11 +253,11 @@ CONTRACTS: Final = Thing(
     path="/contracts",
     operations=("ListContracts", "PostContract", "PutContract", "DeleteContract"),
     columns=(
-        Column("Contract", "name"),
+        Column("Contract", "name", sort="name"),
         _CODE,
-        Column("First day", "startDate", "day"),
-        Column("Ends before", "endDate", "day"),
-        Column("Purchase order", "purchaseOrderNumber"),
+        Column("First day", "startDate", "day", sort="startDate"),
+        Column("Ends before", "endDate", "day", sort="endDate"),
+        Column("Purchase order", "purchaseOrderNumber", sort="purchaseOrderNumber"),
     ),
     fields=(
         CustomerField("name", "Name", required=True),
@@ -267,12 +281,12 @@ CHARGES: Final = Thing(
     path="/charges",
     operations=("ListCharges", "CreateCharge", "UpdateCharge", "DeleteCharge"),
     columns=(
-        Column("Charge", "name"),
+        Column("Charge", "name", sort="name"),
         _CODE,
-        Column("Bill date", "billDate", "day"),
-        Column("Amount", "amount", "money"),
-        Column("Units", "units", "number"),
-        Column("Unit price", "unitPrice", "money"),
+        Column("Bill date", "billDate", "day", sort="billDate"),
+        Column("Amount", "amount", "money", sort="amount"),
+        Column("Units", "units", "number", sort="units"),
+        Column("Unit price", "unitPrice", "money", sort="unitPrice"),
     ),
     fields=(
         CustomerField("name", "Name", required=True),

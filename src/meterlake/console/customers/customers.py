@@ -13,7 +13,7 @@ from meterlake.console.customers import customer_links, customer_pages, customer
 from meterlake.console.customers.customer_things import COMPLETE, CUSTOMERS, THINGS
 from meterlake.console.customers.day_charts import day_chart
 from meterlake.console.shell.api import rows_of
-from meterlake.console.shell.lists import Column, Listing, show_list
+from meterlake.console.shell.lists import Column, Listing, called_by, show_list
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.period import Month
 
@@ -26,7 +26,7 @@ _OF_BILLS: Final = ("billing.bill.", "billing.credit", "billing.debit")
 
 _LISTING: Final = Listing(
     "Customers",
-    "/accounts/search",
+    "/accounts",
     (
         Column("Name", "name", link=f"{CUSTOMERS}/{{id}}", sort="name"),
         Column("Code", "code", "code", sort="code"),
@@ -42,6 +42,7 @@ _LISTING: Final = Listing(
             " files that name a new account can make it, too."
         ),
     ),
+    filters=(called_by("name", "code", "purchaseOrderNumber"),),
     create=("New customer", f"{CUSTOMERS}/new", "PostAccount"),
 )
 

@@ -35,7 +35,7 @@ _LISTING: Final = Listing(
         Column("Reason", "reason"),
         Column("Measurements gone", "counts.measurementsGone", "number"),
         Column("Measurements come", "counts.measurementsCame", "number"),
-        Column("Begun", "dtCreated", "instant"),
+        Column("Begun", "dtCreated", "instant", sort="dtCreated"),
         Column("By", "author", "author"),
     ),
     empty=(

@@ -74,6 +74,7 @@ _SOURCES: Final = Listing(
         Column("Rejected", "rejected", "number"),
         Column("Why", "why"),
         Column("Came", "receivedAt", "instant"),
+        Column("Read", "finishedAt", "instant", sort="finishedAt"),
     ),
     empty=(
         "Nothing came yet",

@@ -49,7 +49,7 @@ _LISTING: Final = Listing(
         Column("Status", "status", "status"),
         Column("Where it is", "decision"),
         Column("What brought it", "cause"),
-        Column("Found", "dtFound", "instant"),
+        Column("Found", "dtFound", "instant", sort="dtFound"),
     ),
     empty=("No late usage", "Usage that comes after the bill of a closed period stands here."),
     filters=(

@@ -17,7 +17,7 @@ from meterlake.console.data_in.mapping_form import (
     guess_form,
 )
 from meterlake.console.shell.api import ApiRefusalError
-from meterlake.console.shell.lists import Column, Listing, show_list
+from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import SentFile, Visit, page, page_routes
 from meterlake.model.values.documents import to_yaml
 
@@ -46,11 +46,11 @@ _LISTING: Final = Listing(
     "Mappings",
     _API,
     (
-        Column("Mapping", "name", link=f"{BUILDER}?name={{name}}"),
+        Column("Mapping", "name", link=f"{BUILDER}?name={{name}}", sort="name"),
         Column("For files", "files"),
         Column("Meters", "meters"),
         Column("Problem", "problem"),
-        Column("Saved", "saved", "instant"),
+        Column("Saved", "saved", "instant", sort="saved"),
         Column("By", "author", "author"),
     ),
     empty=(
@@ -59,6 +59,7 @@ _LISTING: Final = Listing(
     ),
     intro="A mapping reads the files whose names fit its patterns: dropped and uploaded ones, and"
     " objects of inboxes. Files of other names are read in meterlake's own format.",
+    filters=(ListFilter("name", "Name begins with", type="search"),),
     create=("New mapping", BUILDER, "SaveMapping"),
     complete=_say_files,
 )

@@ -26,7 +26,7 @@ _LISTING: Final = Listing(
         Column("Repeats", "repeatedRows", "number"),
         Column("Rejected", "failedRows", "number"),
         Column("Why it failed", "failureReason"),
-        Column("Announced", "dtCreated", "instant"),
+        Column("Announced", "dtCreated", "instant", sort="dtCreated"),
         Column("By", "createdBy", "author"),
     ),
     empty=("No file was uploaded yet", "Choose one on the page Data in, or let a program send it."),

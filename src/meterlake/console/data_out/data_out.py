@@ -17,7 +17,7 @@ from meterlake.console.shell.entity_forms import (
     shown_fields,
 )
 from meterlake.console.shell.form_fields import FormField
-from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.lists import NAMED, Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.values.counted import counted
 
@@ -77,20 +77,21 @@ async def _list(visit: Visit, listing: Listing) -> Response:
 # --- Exports -------------------------------------------------------------------------------------
 
 _CHANGED: Final = (
-    Column("By", "lastModifiedBy", "author"),
-    Column("Changed", "dtLastModified", "instant"),
+    Column("By", "lastModifiedBy", "author", sort="lastModifiedBy"),
+    Column("Changed", "dtLastModified", "instant", sort="dtLastModified"),
 )
 _DESTINATIONS: Final = Listing(
     "Destinations",
     "/dataexports/destinations",
     (
-        Column("Name", "name", link=f"{DESTINATIONS}/{{id}}"),
-        Column("Code", "code", "code"),
-        Column("Kind", "destinationType"),
-        Column("Bucket or folder", "bucketName", "code"),
+        Column("Name", "name", link=f"{DESTINATIONS}/{{id}}", sort="name"),
+        Column("Code", "code", "code", sort="code"),
+        Column("Kind", "destinationType", sort="destinationType"),
+        Column("Bucket or folder", "bucketName", "code", sort="bucketName"),
         *_CHANGED,
     ),
     empty=("No destinations yet", "Exports go to buckets or folders. Make the first one here."),
+    filters=(NAMED,),
     intro="Where exports are written to.",
     create=("New destination", f"{DESTINATIONS}/new", DESTINATION_PAGES.creates),
 )
@@ -98,14 +99,15 @@ _SCHEDULES: Final = Listing(
     "Schedules",
     "/dataexports/schedules",
     (
-        Column("Name", "name", link=f"{SCHEDULES}/{{id}}"),
-        Column("Code", "code", "code"),
-        Column("What", "sourceType", "words"),
+        Column("Name", "name", link=f"{SCHEDULES}/{{id}}", sort="name"),
+        Column("Code", "code", "code", sort="code"),
+        Column("What", "sourceType", "words", sort="sourceType"),
         Column("When", "when"),
-        Column("Enabled", "enabled"),
+        Column("Enabled", "enabled", sort="enabled"),
         *_CHANGED,
     ),
     empty=("No schedules yet", "A schedule exports again and again. Make the first one here."),
+    filters=(NAMED,),
     intro="What is exported again and again, by the clock in UTC.",
     create=("New schedule", f"{SCHEDULES}/new", SCHEDULE_PAGES.creates),
 )
@@ -189,7 +191,7 @@ _JOBS: Final = Listing(
     "Export jobs",
     "/dataexports/jobs",
     (
-        Column("Made", "dateCreated", "instant", link=f"{JOBS}/{{id}}"),
+        Column("Made", "dateCreated", "instant", link=f"{JOBS}/{{id}}", sort="dateCreated"),
         Column("What", "sourceType", "words"),
         Column("Status", "status", "status"),
         Column("Rows", "result.rows", "number"),
@@ -315,26 +317,28 @@ _WEBHOOKS: Final = Listing(
     "Webhooks",
     "/integrationdestinations/webhooks",
     (
-        Column("Name", "name", link=f"{WEBHOOKS}/{{id}}"),
-        Column("Code", "code", "code"),
-        Column("Address", "url", "code"),
-        Column("Active", "active"),
+        Column("Name", "name", link=f"{WEBHOOKS}/{{id}}", sort="name"),
+        Column("Code", "code", "code", sort="code"),
+        Column("Address", "url", "code", sort="url"),
+        Column("Active", "active", sort="active"),
         *_CHANGED,
     ),
     empty=("No webhooks yet", "A webhook is an address that gets signed notifications."),
+    filters=(NAMED,),
     create=("New webhook", f"{WEBHOOKS}/new", WEBHOOK_PAGES.creates),
 )
 _NOTIFICATIONS: Final = Listing(
     "Notifications",
     "/notifications/configurations",
     (
-        Column("Name", "name", link=f"{NOTIFICATIONS}/{{id}}"),
-        Column("Code", "code", "code"),
-        Column("Event", "eventName", "code"),
-        Column("Active", "active"),
+        Column("Name", "name", link=f"{NOTIFICATIONS}/{{id}}", sort="name"),
+        Column("Code", "code", "code", sort="code"),
+        Column("Event", "eventName", "code", sort="eventName"),
+        Column("Active", "active", sort="active"),
         *_CHANGED,
     ),
     empty=("No notifications yet", "A notification says which events you want to be told of."),
+    filters=(NAMED,),
     create=("New notification", f"{NOTIFICATIONS}/new", NOTIFICATION_PAGES.creates),
 )
 

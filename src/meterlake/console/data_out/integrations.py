@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.form_fields import FieldKind, FormField
-from meterlake.console.shell.lists import Column, Listing, show_list
+from meterlake.console.shell.lists import Column, Listing, called_by, show_list
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.resources import BY_NAME
 from meterlake.model.values.ids import is_id
@@ -129,16 +129,17 @@ _LISTING: Final = Listing(
     "Integrations",
     "/integrationconfigs",
     (
-        Column("Name", "label", link=f"{INTEGRATIONS}/{{id}}"),
-        Column("Sends", "entityType", "words"),
+        Column("Name", "label", link=f"{INTEGRATIONS}/{{id}}", sort="name"),
+        Column("Sends", "entityType", "words", sort="entityType"),
         Column("To", "target"),
         Column("Enabled", "enabled"),
         Column("Signed in", "authorized"),
-        Column("By", "createdBy", "author"),
-        Column("Since", "dtCreated", "instant"),
+        Column("By", "createdBy", "author", sort="createdBy"),
+        Column("Since", "dtCreated", "instant", sort="dtCreated"),
     ),
     empty=("No integrations yet", "An integration sends bills or notifications to another system."),
     create=("New integration", f"{INTEGRATIONS}/new", "PostIntegrationConfig"),
+    filters=(called_by("name"),),
     complete=_with_names,
     links=(
         ("Runs of all integrations", "/console/runs?kinds=INTEGRATION_RUN"),

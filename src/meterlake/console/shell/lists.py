@@ -6,22 +6,29 @@ address, so that a list can be sent. The download has all rows of all pages, in 
 
 import csv
 import io
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
+from string import Formatter
 from typing import Any, Final, Literal
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response, StreamingResponse
 
-from meterlake.console.shell.page import Visit
+from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.page import Visit, words
 from meterlake.console.shell.people import author_name
 from meterlake.console.shell.session import api_of
 from meterlake.stages.export.column_kinds import MARK, STARTS
 
 PAGE: Final = 50
+_ORDERS: Final = ("ASC", "DESC")
+_ID: Final = re.compile(r"(^i|I)d(entity)?$")
+# What means something in the terms of a search, or ends one.
+SIGNS: Final = re.compile(r"[~:<>$&|]")
 _DOWNLOAD_PAGE: Final = 100
 
 # `starts` and `ends` are instants, shown as the first and the last day if they are midnights.
@@ -48,7 +55,7 @@ class Column:
         kind: How it is shown.
         link: Where it leads, with members of the row in braces: `/console/plans/{id}`.
         currency: For money, the member with the currency.
-        sort: The name that the API sorts by; empty if it does not.
+        sort: The field that the API sorts by; empty if it does not.
     """
 
     title: str
@@ -72,6 +79,12 @@ class Column:
         except KeyError:
             return ""
 
+    @property
+    def linked(self) -> tuple[str, ...]:
+        """The members that the link has: ids, most of all."""
+        parts = Formatter().parse(self.link)
+        return tuple(name for _, name, _, _ in parts if name is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
@@ -81,6 +94,8 @@ class ListFilter:
         name: The parameter of the API, and of the address.
         label: What people read.
         choices: Values and their words; without any, people type one.
+        is_open: There are values beside the choices, such as people who have left.
+        fields: One of these fields begins with what people type.
         type: The type of the input, without choices.
         is_instant: The API takes an instant for the day that one chooses: its first one in the
             organization's time zone.
@@ -93,11 +108,38 @@ class ListFilter:
     type: Literal["text", "date", "month", "number", "search"] = "text"
     is_instant: bool = False
     nothing: str = "All"
+    is_open: bool = False
+    fields: tuple[str, ...] = ()
 
     def value(self, visit: Visit) -> str | None:
-        """What the person chose, as the API takes it; None for nothing."""
+        """What the person chose, as the API takes it; None for nothing.
+
+        Raises:
+            ApiRefusalError: It is none of the choices.
+        """
         chosen = visit.query(self.name)
+        if chosen and self.choices and not self.is_open:
+            refuse_others(self.label, chosen, [value for value, _ in self.choices])
         return start_of_day(visit, chosen) if chosen and self.is_instant else chosen
+
+    def parameters(self, visit: Visit) -> dict[str, str | None]:
+        """The parameters of the API for what the person chose."""
+        chosen = self.value(visit)
+        if not self.fields:
+            return {self.name: chosen}
+        text = SIGNS.sub(" ", chosen or "").strip()
+        terms = [f"{name}~{text}" for name in self.fields] if text else []
+        return {"searchQuery": "$".join(terms), "operator": "OR"} if terms else {}
+
+
+def called_by(*fields: str) -> ListFilter:
+    """The filter of what things are called by, such as their names."""
+    first, *others = [words(fields[0]), *(words(each).lower() for each in fields[1:])]
+    label = " or ".join([", ".join([first, *others[:-1]]), *others[-1:]])
+    return ListFilter("called", f"{label} begins with", type="search", fields=fields)
+
+
+NAMED: Final = called_by("name", "code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +171,28 @@ class Listing:
     links: tuple[tuple[str, str], ...] = ()
 
     def parameters(self, visit: Visit) -> dict[str, Any]:
-        """What the person chose, as parameters of the API."""
-        chosen = {each.name: each.value(visit) for each in self.filters}
-        sort = visit.query("sort")
-        if sort in {each.sort for each in self.columns if each.sort}:
-            chosen |= {"sortBy": sort, "sortOrder": visit.query("order")}
-        return {**dict(self.fixed), **chosen}
+        """What the person chose, as parameters of the API.
+
+        Raises:
+            ApiRefusalError: A filter has no such value, or no column sorts by that.
+        """
+        found = dict(self.fixed)
+        for each in self.filters:
+            found |= each.parameters(visit)
+        return found | self.order(visit)
+
+    def order(self, visit: Visit) -> dict[str, str]:
+        """The order that the person chose; nothing for that of the API.
+
+        Raises:
+            ApiRefusalError: No column sorts by that, or there is no such direction.
+        """
+        sort, order = visit.query("sort"), visit.query("order") or "ASC"
+        if sort is None:
+            return {}
+        refuse_others("sort", sort, [each.sort for each in self.columns if each.sort])
+        refuse_others("order", order, _ORDERS)
+        return {"sortBy": sort, "sortOrder": order}
 
     async def page(
         self, visit: Visit, size: int, token: str | None
@@ -146,6 +204,17 @@ class Listing:
         if self.complete is not None and rows:
             await self.complete(visit, rows)
         return rows, answer.get("nextToken")
+
+
+def refuse_others(label: str, value: str, known: Sequence[str]) -> None:
+    """Say that a value of an address is none of those that there are.
+
+    Raises:
+        ApiRefusalError: It is none.
+    """
+    if value not in known:
+        reason = f"{label}: {value!r} is none of its values; choose {', '.join(known) or 'nothing'}"
+        raise ApiRefusalError(400, reason)
 
 
 def start_of_day(visit: Visit, day: str) -> str:
@@ -174,7 +243,8 @@ async def show_list(
 
 async def _lines(visit: Visit, listing: Listing) -> AsyncIterator[str]:
     token: str | None = None
-    head = [each.title for each in listing.columns]
+    ids = _ids(listing.columns)
+    head = [*(each.title for each in listing.columns), *ids.values()]
     # The answer is still sent when the page's own client is closed.
     async with api_of(visit.request, visit.session.token, visit.session.org_id) as api:
         later = replace(visit, api=api)
@@ -182,11 +252,26 @@ async def _lines(visit: Visit, listing: Listing) -> AsyncIterator[str]:
         people = await later.people() if has_authors else {}
         while True:
             rows, token = await listing.page(later, _DOWNLOAD_PAGE, token)
-            cells = [[_written(each, row, people) for each in listing.columns] for row in rows]
+            cells = [
+                [
+                    *(_written(each, row, people) for each in listing.columns),
+                    *(row.get(each) for each in ids),
+                ]
+                for row in rows
+            ]
             yield csv_text([head, *cells] if head else cells)
             head = []
             if not token:
                 return
+
+
+def _ids(columns: Sequence[Column]) -> dict[str, str]:
+    """What a file has behind the names in columns: ids of things and of people, with their heads."""
+    shown = {each.member for each in columns if each.kind != "author"}
+    linked = (name for each in columns for name in each.linked if name not in shown)
+    found = {name: words(name) for name in linked if _ID.search(name)}
+    authors = {each.member: f"{each.title} id" for each in columns if each.kind == "author"}
+    return found | authors
 
 
 def _written(column: Column, row: dict[str, Any], people: dict[str, str]) -> Any:

@@ -113,6 +113,10 @@ class Visit:
         """Whether the address narrows a list."""
         return any(self.query(each.name) for each in listing.filters)
 
+    def shown_all(self, listing: Any) -> str:
+        """The address of a list without its filters, in the same order."""
+        return self.link(page=None, **{each.name: None for each in listing.filters})
+
     def rooms(self) -> list[Room]:
         """The rooms that have something to show to the person."""
         return [each for each in ROOMS if self.allowed & {each.operation, each.other}]

@@ -23,10 +23,12 @@ _WIRE: Final = {
     "size_bytes": "sizeBytes",
 }
 _OF_SOURCE: Final = "(len(?) >= 4 AND starts_with(identity, ?) OR delivery = ?)"
-# Behind a receipt, in the order of lists.
-_AFTER: Final = """(-epoch_us(finished_at), identity, -attempt) > (
+# Behind a receipt, in the order of lists, or in the other direction.
+_AFTER: Final = """(-epoch_us(finished_at), identity, -attempt) {} (
         SELECT (-epoch_us(finished_at), identity, -attempt) FROM lake.source
         WHERE identity = ? AND attempt = ?)"""
+_NEWEST: Final = "finished_at DESC, identity, attempt DESC"
+_OLDEST: Final = "finished_at, identity DESC, attempt"
 _BLOCK: Final = 2_000
 _COUNTS: Final = "received, accepted, repeats, rejected, coalesce(incomplete, 0), reasons"
 # In the order of commits: rows keep their numbers for ever.
@@ -46,6 +48,7 @@ class ReceiptFilters:
     Attributes:
         source: The beginning of the source's identity, or the id of the delivery or the job.
         after: The identity and the attempt of the receipt behind which to go on.
+        oldest_first: Whether the oldest are meant, the oldest first, instead of the newest.
     """
 
     name: str | None = None
@@ -54,6 +57,7 @@ class ReceiptFilters:
     until: datetime | None = None
     source: str | None = None
     after: tuple[str, int] | None = None
+    oldest_first: bool = False
 
 
 def received_at(connection: duckdb.DuckDBPyConnection, delivery: str) -> datetime | None:
@@ -67,7 +71,7 @@ def received_at(connection: duckdb.DuckDBPyConnection, delivery: str) -> datetim
 def list_receipts(
     connection: duckdb.DuckDBPyConnection, filters: ReceiptFilters, limit: int
 ) -> list[dict[str, Any]]:
-    """The newest receipts, the newest first."""
+    """The newest receipts, the newest first, or the oldest."""
     source = filters.source
     identity, attempt = filters.after or (None, None)
     tests: dict[str, tuple[Any, ...]] = {
@@ -76,11 +80,12 @@ def list_receipts(
         "received_at >= ?": (filters.since and naive(filters.since),),
         "received_at < ?": (filters.until and naive(filters.until),),
         _OF_SOURCE: (source, source, source),
-        _AFTER: (identity, attempt),
+        _AFTER.format("<" if filters.oldest_first else ">"): (identity, attempt),
     }
     used = {sql: values for sql, values in tests.items() if values[0] is not None}
     values = [value for each in used.values() for value in each]
-    return _receipts(connection, list(used), values, f" LIMIT {limit:d}")
+    order = _OLDEST if filters.oldest_first else _NEWEST
+    return _receipts(connection, list(used), values, f"{order} LIMIT {limit:d}")
 
 
 def is_named(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
@@ -93,16 +98,15 @@ def is_named(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
 
 def of_source(connection: duckdb.DuckDBPyConnection, source: str) -> list[dict[str, Any]]:
     """All receipts of a source, by the beginning of its identity, or of a delivery or job, by id."""
-    return _receipts(connection, [_OF_SOURCE], [source] * 3)
+    return _receipts(connection, [_OF_SOURCE], [source] * 3, _NEWEST)
 
 
 def _receipts(
-    connection: duckdb.DuckDBPyConnection, tests: list[str], values: list[Any], more: str = ""
+    connection: duckdb.DuckDBPyConnection, tests: list[str], values: list[Any], more: str
 ) -> list[dict[str, Any]]:
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
     rows = connection.execute(
-        f"SELECT {', '.join(map(identifier, _COLUMNS))} FROM lake.source{where}"
-        f" ORDER BY finished_at DESC, identity, attempt DESC{more}",
+        f"SELECT {', '.join(map(identifier, _COLUMNS))} FROM lake.source{where} ORDER BY {more}",
         values,
     ).fetchall()
     return [_to_wire(dict(zip(_COLUMNS, row, strict=True))) for row in rows]

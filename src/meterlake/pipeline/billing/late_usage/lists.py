@@ -101,7 +101,7 @@ def list_page(
     account_id: str | None = None,
     status: str | None = None,
 ) -> Document:
-    """One page of late usage, the newest first, also of what no run has taken note of yet.
+    """One page of late usage, also of what no run has taken note of yet.
 
     Raises:
         Invalid: There is no such status or month, or the token is none that a list gave.
@@ -126,13 +126,19 @@ def list_page(
         found += [
             each
             for each in unnoted.values()
-            if each.bill_id not in undecided and (behind is None or _place(each) < behind)
+            if each.bill_id not in undecided and (behind is None or _is_behind(each, behind, page))
         ]
     if len(found) > page.size:
-        found = sorted(found, key=_place, reverse=True)[: page.size]
+        found = sorted(found, key=_place, reverse=not page.oldest_first)[: page.size]
         token = key_token(*_place(found[-1]))
-    shown = with_differences(organization, sorted(found, key=_place, reverse=True), unnoted)
+    shown = with_differences(
+        organization, sorted(found, key=_place, reverse=not page.oldest_first), unnoted
+    )
     return envelope([each.to_wire() for each in shown], token)
+
+
+def _is_behind(late: LateUsage, place: tuple[datetime, str], page: Page) -> bool:
+    return _place(late) > place if page.oldest_first else _place(late) < place
 
 
 def _place(late: LateUsage) -> tuple[datetime, str]:

@@ -120,12 +120,12 @@ class AuditFilter:
 def page_of_log(
     reader: Reader, wanted: AuditFilter, page: Page
 ) -> tuple[list[AuditEntry], str | None]:
-    """One page of the log, the newest first, and the token of the next page.
+    """One page of the log, and the token of the next page.
 
     Raises:
         Invalid: The token is none that a list gave.
     """
-    found = list(_reopenings(reader, wanted, page.token))
+    found = list(_reopenings(reader, wanted, page))
     has_more = False
     for source in _SOURCES:
         query = source(reader, wanted)
@@ -136,7 +136,7 @@ def page_of_log(
         rows, token = read(reader.connection, query, columns.at_, columns.entry, page)
         found += [_entry_of(row) for row in rows[: page.size]]
         has_more |= token is not None
-    found.sort(key=lambda each: (each.at, each.id), reverse=True)
+    found.sort(key=lambda each: (each.at, each.id), reverse=not page.oldest_first)
     has_more |= len(found) > page.size
     entries = found[: page.size]
     return entries, key_token(entries[-1].at, entries[-1].id) if has_more else None
@@ -152,11 +152,11 @@ def _entry_of(row: Row[Any]) -> AuditEntry:
     )
 
 
-def _reopenings(reader: Reader, wanted: AuditFilter, token: str | None) -> Iterator[AuditEntry]:
+def _reopenings(reader: Reader, wanted: AuditFilter, page: Page) -> Iterator[AuditEntry]:
     """The times that closed months were opened again; all behind a token, for they are few."""
     if wanted.kinds and CLOSING_KIND not in wanted.kinds:
         return
-    behind = None if token is None else key_of(token)
+    behind = None if page.token is None else key_of(page.token)
     query = select(JOB.c.parameters).where(
         JOB.c.org == reader.org_id, JOB.c.kind == JobKind.CLOSING.value
     )
@@ -170,7 +170,8 @@ def _reopenings(reader: Reader, wanted: AuditFilter, token: str | None) -> Itera
                 period=month,
                 reason=each["reason"],
             )
-            is_behind = behind is None or (at, entry.id) < behind
+            place = at, entry.id
+            is_behind = behind is None or (place > behind if page.oldest_first else place < behind)
             if is_behind and _is_wanted(entry, wanted):
                 yield entry
 

@@ -3,17 +3,41 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, func, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    String,
+    and_,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 
 from meterlake.model.configuration.access import PermissionStatement
-from meterlake.model.errors import NotFound, StaleVersion
+from meterlake.model.errors import Invalid, NotFound, StaleVersion
 from meterlake.model.values import wire
 from meterlake.stores.state.access.access_tables import MEMBERSHIP, PERSON
-from meterlake.stores.state.core.pages import Page, read
+from meterlake.stores.state.core.json_columns import folded_text
+from meterlake.stores.state.core.listing import starts_with
+from meterlake.stores.state.core.pages import Page, SortKey, read, read_sorted
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.transaction import Transaction
+
+# What lists of users are ordered and narrowed by, as the wire calls it.
+_TEXTS: Final = {
+    "email": PERSON.c.email,
+    "firstName": PERSON.c.first_name,
+    "lastName": PERSON.c.last_name,
+    "dtCreated": type_coerce(MEMBERSHIP.c.created, String),
+}
+NAMES_OF_USERS: Final = frozenset(_TEXTS) - {"dtCreated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +120,24 @@ def user(reader: Reader, id: str) -> User:
 
 
 def users(reader: Reader, page: Page, ids: Sequence[str] = ()) -> tuple[list[User], str | None]:
-    """One page of an organization's users, and the token of the next."""
-    query = _users(reader)
+    """One page of an organization's users, and the token of the next.
+
+    Raises:
+        Invalid: Nothing orders users by the field that the page names.
+    """
+    query, search = _users(reader), page.search
     if ids:
         query = query.where(PERSON.c.id.in_(ids))
+    if search is not None and search.terms:
+        found = (starts_with(_TEXTS[each.field], each.value) for each in search.terms)
+        query = query.where((and_ if search.every else or_)(*found))
+    if search is not None and search.sort_by is not None:
+        if search.sort_by not in _TEXTS:
+            raise Invalid("sortBy", search.sort_by, f"it must be one of {', '.join(_TEXTS)}")
+        text = folded_text(_TEXTS[search.sort_by])
+        key = SortKey(text, text, literal)
+        rows, token = read_sorted(reader.connection, query, key, PERSON.c.id, page)
+        return [_user(row) for row in rows], token
     rows, token = read(reader.connection, query, MEMBERSHIP.c.created, PERSON.c.id, page)
     return [_user(row) for row in rows], token
 

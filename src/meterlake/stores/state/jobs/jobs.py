@@ -429,7 +429,7 @@ class Jobs:
     def page_of_kinds(
         self, org_id: str, kinds: Iterable[str], filters: JobFilters, page: Page
     ) -> tuple[list[Job], str | None]:
-        """One page of the jobs of several kinds, the newest first, and the token of the next page."""
+        """One page of the jobs of several kinds, and the token of the next page."""
         found: list[Row[Any]] = []
         has_more = False
         # By kind, as the index has them: one kind may have millions of jobs.
@@ -439,7 +439,7 @@ class Jobs:
                 rows, token = read(connection, query, JOB.c.created, JOB.c.id, page)
                 found += rows[: page.size]
                 has_more |= token is not None
-        found.sort(key=lambda row: (row.created, row.id), reverse=True)
+        found.sort(key=lambda row: (row.created, row.id), reverse=not page.oldest_first)
         has_more |= len(found) > page.size
         jobs = [job_of(row) for row in found[: page.size]]
         return jobs, key_token(jobs[-1].created, jobs[-1].id) if has_more else None
