@@ -41,6 +41,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("minimumSpendBillInAdvance", "consolidateBills", "suppressedEmptyBills"),
         *("creditApplicationOrder", "allowNegativeBalances", "allowOverlappingPlans"),
     ),
+    "E-mails of bills": ("billLetterSubject", "billLetterText"),
     "Statements and invoices elsewhere": (),
 }
 # What people read in place of the API's names.
@@ -66,6 +67,8 @@ _LABELS: Final[Mapping[str, str]] = {
     "consolidateBills": "One bill for everything",
     "suppressedEmptyBills": "No bills of zero",
     "creditApplicationOrder": "Order in which prepaid money pays",
+    "billLetterSubject": "Subject",
+    "billLetterText": "Text",
     "externalInvoiceDate": "Date of invoices in other systems",
     "autoGenerateStatementMode": "Statements at approval",
     "defaultStatementDefinitionId": "Definition of statements",

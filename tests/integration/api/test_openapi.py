@@ -95,6 +95,7 @@ ACCEPTED = {
     r"^OrganizationConfig(Request|Response).lateUsage is extra$": "what is done about late usage",
     r"^OrganizationConfig(Request|Response).expectedFiles is extra$": "which files come, and when",
     r"^OrganizationConfig(Request|Response).twoPersonApproval is extra$": "who may approve",
+    r"^OrganizationConfig(Request|Response).billLetter\w+ is extra$": "what e-mails of bills say",
     r"^OrganizationConfig(Request|Response).review\w+ is extra$": "what is looked at before approval",
     r"^BillDataResponse.hasMoreData is extra$": "whether the limit cut something off",
     r"^Search\w+\?nextToken is extra$": "of every answer the token leads on",

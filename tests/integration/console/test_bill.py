@@ -331,6 +331,20 @@ def test_a_line_or_a_memo_that_is_not_there_is_no_page(finance):
         assert finance.page.status_code == 404, page
 
 
+def test_the_words_of_an_e_mail_are_tried_on_a_page(finance):
+    path = open_bill(finance, "bolt")
+    finance.go(f"{path}/letter")
+    assert "Dear Bolt" in finance.text
+    finance.send({"action": "try", "subject": "Hello {customer}", "text": ATTACK})
+    assert "Hello Bolt" in finance.text
+    assert "<script>alert(1)</script>" not in finance.page.text
+    finance.send({"action": "try", "subject": "Hello", "text": "{price}"})
+    assert "nothing fills {price}" in finance.text
+    assert "Dear Bolt" in finance.text
+    finance.go(f"{CONSOLE}/settings")
+    assert "E-mails of bills" in finance.text
+
+
 def test_without_a_mail_server_the_page_says_so_and_offers_nothing(finance):
     open_bill(finance, "bolt")
     assert "Nobody has set a mail server" in finance.text

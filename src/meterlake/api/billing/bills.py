@@ -19,6 +19,7 @@ from meterlake.model.bills.requests import (
     BillStatus,
     DownloadCsvRequest,
     DownloadDocumentsRequest,
+    PreviewLetterRequest,
     SendBillRequest,
     UpdateBillStatusRequest,
 )
@@ -41,7 +42,7 @@ from meterlake.pipeline.billing.two_persons import check_approval
 from meterlake.pipeline.billing.verification.verify import verify_bill
 from meterlake.pipeline.documents.bundle import bills_of_documents, check_count, make_bundle
 from meterlake.pipeline.documents.bundle_jobs import get_documents_job, submit_documents
-from meterlake.pipeline.documents.letters import list_letters, send_bill
+from meterlake.pipeline.documents.letters import list_letters, preview_letter, send_bill
 from meterlake.pipeline.documents.render import make_document
 from meterlake.stores.downloads import Download
 from meterlake.stores.state.billing.bills.lists import SEARCH_FIELDS, BillFilters, of_billing_period
@@ -335,6 +336,12 @@ async def _send(call: Call) -> Any:
     return await call.run(send_bill, call.organization, call.author, id_, request)
 
 
+async def _preview_letter(call: Call) -> Any:
+    id_ = member(call, RESOURCE)
+    request = read(PreviewLetterRequest, await call.document(may_be_empty=True))
+    return await call.run(preview_letter, call.organization, id_, request)
+
+
 def _row(id: str, method: str, path: str, handler: Handler, action: str = RETRIEVE) -> Operation:
     return Operation(id, method, path, action, RESOURCE, handler)
 
@@ -417,6 +424,7 @@ OPERATIONS: Final = (
     _row("ApproveAllBillsInBillingPeriod", "POST", f"{_PERIOD}/approve", _approve_period, _UPDATE),
     _row("UpdateBillStatus", "PUT", f"{BILLS}/{{id}}/status", _set_status, _UPDATE),
     _row("SendBill", "POST", f"{BILLS}/{{id}}/send", _send, _UPDATE),
+    _row("PreviewBillLetter", "POST", f"{BILLS}/{{id}}/letters/preview", _preview_letter),
     _row("ListBillLetters", "GET", f"{BILLS}/{{id}}/letters", _of_bill(list_letters)),
     _row("LockBill", "PUT", f"{BILLS}/{{id}}/lock", _changing(bills.lock_bill), _UPDATE),
     _row("DeleteBill", "DELETE", f"{BILLS}/{{id}}", _changing(bills.delete_bill), "config:delete"),

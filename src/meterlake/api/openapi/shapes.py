@@ -50,6 +50,7 @@ from meterlake.model.bills.requests import (
     BillStatus,
     DownloadCsvRequest,
     DownloadDocumentsRequest,
+    PreviewLetterRequest,
     SendBillRequest,
     UpdateBillStatusRequest,
 )
@@ -201,6 +202,7 @@ _BILLS: Final = {
     ),
     "GetBill": Shape(gives=BillResponse, query=(ADDITIONAL,)),
     "SendBill": Shape(takes=SendBillRequest, gives=bills.BillLetterResponse),
+    "PreviewBillLetter": Shape(takes=PreviewLetterRequest, gives=bills.LetterPreviewResponse),
     "ListBillLetters": Shape(gives=bills.BillLettersResponse),
     "ListBillVersions": Shape(gives=bills.BillVersionsResponse),
     "VerifyBill": Shape(gives=bills.BillVerificationResponse, query=(flag("former"),)),

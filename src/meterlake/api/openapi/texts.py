@@ -473,6 +473,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " that was sent is sent again only with `again`. It needs a mail server in the settings."
         ),
     ),
+    "PreviewBillLetter": (
+        "Preview the e-mail of a bill",
+        (
+            "To whom it goes, and what it says: with the organization's `billLetterSubject` and `billLetterText`,"
+            " or with those of the request. Nothing is sent or stored."
+        ),
+    ),
     "ListBillLetters": (
         "List the letters of a bill",
         (

@@ -127,6 +127,14 @@ class BillLetterResponse(Value):
     dt_sent: Instant | None = None
 
 
+class LetterPreviewResponse(Value):
+    """What the e-mail of a bill says."""
+
+    to: Text
+    subject: Text
+    text: Text
+
+
 class BillLettersResponse(Value):
     """The letters of a bill."""
 

@@ -12,7 +12,7 @@ from meterlake.model.resources import BY_ENTITY, BY_NAME, Resource, wire_name
 
 _REF: Final = "#/components/schemas/"
 # Texts of these names get several lines, unless they are short.
-_LONG: Final = ("calculation", "sql", "description", "notes", "reason")
+_LONG: Final = ("calculation", "sql", "description", "notes", "reason", "lettertext")
 _LINE_MAX: Final = 200
 _TEXT_MAX: Final = 10_000
 # What the form itself sends, or the server: nothing that people say.

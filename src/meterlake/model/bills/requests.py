@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from meterlake.model.bills.document import AppendixDetail, BundleFormat
+from meterlake.model.configuration.letter_template import LetterSubject, LetterText
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Email, Flag, Id, Instant, Text
 
@@ -45,6 +46,13 @@ class SendBillRequest(Value):
 
     to: Email | None = None
     again: Flag = False
+
+
+class PreviewLetterRequest(Value):
+    """The words that an e-mail is tried with; what is left out is as the organization has set it."""
+
+    subject: LetterSubject | None = None
+    text: LetterText | None = None
 
 
 class DownloadDocumentsRequest(Value):

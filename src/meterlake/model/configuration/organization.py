@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_snake
 from pydantic_core import PydanticCustomError
 
 from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.letter_template import LetterSubject, LetterText
 from meterlake.model.errors import Invalid
 from meterlake.model.values.entity import Entity, Value
 from meterlake.model.values.fields import (
@@ -169,6 +170,8 @@ class OrganizationConfig(Entity):
     sequence_start_number: Annotated[Ordinal, Field(le=10**15)] | None = None
     late_usage: LateUsagePolicy = LateUsagePolicy.REPORT
     two_person_approval: Flag = False
+    bill_letter_subject: LetterSubject | None = None
+    bill_letter_text: LetterText | None = None
     review_unpriced_usage: Flag = True
     review_missing_bills: Flag = True
     review_total_percent: NonNegative = Decimal(50)

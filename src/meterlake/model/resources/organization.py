@@ -34,7 +34,7 @@ _OWN: Final = frozenset(
     {
         *("late_usage", "review_unpriced_usage", "review_missing_bills", "review_total_percent"),
         *("review_total_periods", "review_rejected_rows", "review_files"),
-        "expected_files",
+        *("expected_files", "two_person_approval", "bill_letter_subject", "bill_letter_text"),
     }
 )
 PICKLIST_FILTERS: Final = (IDS, CODES, Filter("archived", kind="flag"))

@@ -5,13 +5,16 @@ unless somebody wants it again. Whoever dies after the mail server has taken a l
 more, with the same `Message-ID`.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from email.message import EmailMessage
 from email.policy import SMTP
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentFormat
-from meterlake.model.bills.requests import BillStatus, SendBillRequest
+from meterlake.model.bills.requests import BillStatus, PreviewLetterRequest, SendBillRequest
+from meterlake.model.configuration.letter_template import fill_template
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Unavailable
 from meterlake.model.values.period import format_instant
@@ -32,6 +35,8 @@ _TRIES: Final = 100
 _PAUSE: Final = timedelta(minutes=15)
 _WAITS: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 _STATUSES: Final = {JobStatus.COMPLETE: "SENT", **dict.fromkeys(AGAIN, "FAILED")}
+_AS_SET: Final = PreviewLetterRequest()
+_SUBJECT: Final = "{invoice} of {seller}"
 _TEXT: Final = """Dear {customer},
 
 you find attached {what} of {seller}: {currency} {total}{due}.
@@ -165,29 +170,76 @@ def _write(organization: Organization, bill_id: str, job: Job) -> EmailMessage:
     made = make_document(organization, bill_id, DocumentFormat.PDF)
     letter = EmailMessage(policy=SMTP.clone(refold_source="all"))
     letter["To"] = job.parameters["to"]
-    letter["Subject"] = without_links(f"{_what(document)} of {document['seller']['name']}")
+    words = _words(organization, document)
+    letter["Subject"] = words.subject
     letter["Date"] = job.created
     letter["Message-ID"] = f"<{job.id}@meterlake.invalid>"
-    letter.set_content(_text(document))
+    letter.set_content(words.text)
     letter.add_attachment(made.data, maintype="application", subtype="pdf", filename=made.name)
     return letter
 
 
-def _what(document: BillDocument) -> str:
-    number = document["bill"]["number"]
-    return "Invoice" if number is None else f"Invoice {number}"
+class _Words(NamedTuple):
+    """What a letter says."""
+
+    subject: str
+    text: str
 
 
-def _text(document: BillDocument) -> str:
-    head, what = document["bill"], _what(document)
-    due = head["dueDate"]
+def preview_letter(
+    organization: Organization, bill_id: str, request: PreviewLetterRequest
+) -> Document:
+    """What the letter of a bill says, perhaps with other words than those of the organization.
+
+    Raises:
+        NotFound: There is no such bill.
+    """
+    document = read_document(organization, bill_id, AppendixDetail.NONE)
+    words = _words(organization, document, request)
+    with organization.reading() as reader:
+        bill = bills.get(reader, bill_id)
+        account = reader.get(Account, bill.content.key.account_id).entity
+    return {"to": account.email_address, "subject": words.subject, "text": words.text}
+
+
+def _words(
+    organization: Organization,
+    document: BillDocument,
+    request: PreviewLetterRequest = _AS_SET,
+) -> _Words:
+    """The words of a letter: those of a request, else of the organization, else our own."""
+    with organization.reading() as reader:
+        [record] = reader.all(OrganizationConfig)
+    subject = request.subject or record.entity.bill_letter_subject or _SUBJECT
+    text = request.text or record.entity.bill_letter_text
+    values = _values(document)
+    filled = _own_text(values) if text is None else fill_template(text, values)
+    # A field that nobody checked may end a line.
+    return _Words(" ".join(fill_template(subject, values).split()), filled.rstrip() + "\n")
+
+
+def _values(document: BillDocument) -> dict[str, str]:
+    """What fills the placeholders; of what others wrote, no program makes a link."""
+    head, number = document["bill"], document["bill"]["number"]
+    return {
+        "customer": without_links(document["customer"]["name"]),
+        "seller": without_links(document["seller"]["name"]),
+        "invoice": "Invoice" if number is None else without_links(f"Invoice {number}"),
+        "number": without_links(number or ""),
+        "currency": head["currency"],
+        "total": document["totals"]["total"],
+        "date": head["date"],
+        "due": head["dueDate"] or "",
+        "period": f"{head['firstDay']} to {head['lastDay']}",
+    }
+
+
+def _own_text(values: Mapping[str, str]) -> str:
+    what, due = values["invoice"], values["due"]
     return _TEXT.format(
-        customer=without_links(document["customer"]["name"]),
-        what=without_links(what[0].lower() + what[1:]),
-        seller=without_links(document["seller"]["name"]),
-        currency=head["currency"],
-        total=document["totals"]["total"],
-        due="" if due is None else f", due on {due}",
+        **{name: values[name] for name in ("customer", "seller", "currency", "total")},
+        what=what[0].lower() + what[1:],
+        due=f", due on {due}" if due else "",
     )
 
 

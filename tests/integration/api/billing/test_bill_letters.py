@@ -207,3 +207,47 @@ def test_without_a_mail_server_nothing_is_written_down(tmp_path):
             send_bill(home.organization, "finance", bill_id, SendBillRequest())
         found = list_letters(home.organization, bill_id)
     assert (found["data"], found["available"]) == ([], False)
+
+
+@pytest.mark.sees("PreviewBillLetter")
+def test_an_organization_sets_the_words_of_its_letters(server, mailbox, capsys):
+    with server.http() as http:
+        found = http.get("/bills", params={"excludeLineItems": True}).json()["data"]
+        [bill_] = [each for each in found if each["accountCode"] == "acme"]
+        url = f"/bills/{bill_['id']}"
+        own = http.post(f"{url}/letters/preview", json={}).json()
+        assert own["subject"].startswith("Invoice of ")
+        assert "you find attached invoice of" in own["text"]
+        tried = http.post(
+            f"{url}/letters/preview",
+            json={"subject": "{period}: {total} {currency}", "text": "{{Hello}} {customer}"},
+        ).json()
+        assert tried["subject"] == "2026-09-01 to 2026-09-30: 73.50 USD"
+        assert tried["text"] == "{Hello} Acme\n"
+        for wrong in ("{price}", "{customer", "{customer!r}", "{customer.name}", "{0}", "{}"):
+            answer = http.post(f"{url}/letters/preview", json={"text": wrong})
+            assert answer.status_code == 400, wrong
+        assert (
+            "{customer}, {seller}, {invoice}"
+            in http.post(f"{url}/letters/preview", json={"text": "{price}"}).json()["message"]
+        )
+        assert http.post(f"/bills/{NOBODY}/letters/preview", json={}).status_code == 404
+
+        settings = http.get("/organizationconfig").json()
+        words = {"billLetterSubject": "Bill for {customer}", "billLetterText": "Due: {due}\n"}
+        assert http.put("/organizationconfig", json=settings | words).status_code == 200
+        broken = settings | {"version": settings["version"] + 1, "billLetterSubject": "{nobody}"}
+        assert http.put("/organizationconfig", json=broken).status_code == 400
+        http.put(f"{url}/status", json={"status": "APPROVED"})
+        http.post(f"{url}/send", json={})
+    work(server.settings, server.organization)
+    [(_, letter)] = mailbox.letters
+    assert letter["Subject"] == "Bill for Acme"
+    assert letter.get_body().get_content().strip() == f"Due: {bill_['dueDate']}"
+
+    home = str(server.stores.home)
+    assert run(["bill", "send", "acme/2026-09", "--dry-run", "--home", home]) == 0
+    shown = capsys.readouterr().out
+    assert "Bill for Acme" in shown
+    assert "nothing was sent" in shown
+    assert len(mailbox.letters) == 1

@@ -182,6 +182,12 @@ def test_who_set_a_price_or_put_a_line_on_a_bill_does_not_approve_it(server, htt
     set_status(server.organization, OTHER, ids["acme"], BillStatus.APPROVED)
 
 
+def test_an_update_that_does_not_name_the_setting_leaves_it_on(http):
+    settings = http.get("/organizationconfig").json()
+    del settings["twoPersonApproval"]
+    assert http.put("/organizationconfig", json=settings).json()["twoPersonApproval"] is True
+
+
 def test_the_worker_and_who_does_not_mind_approve_as_before(server, http, me):
     bill(server.organization, SEPTEMBER, author=me)
     assert approve_filtered(server.organization, SYSTEM, BillFilters()) == 2
