@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from meterlake.cli import change_proposals
 from meterlake.cli.price_scales import scale_prices
+from meterlake.cli.shell.file_problems import show_problems
 from meterlake.cli.shell.options import NO_OPTIONS, NOBODY, Options
-from meterlake.cli.shell.output import confirm, problem_lines, require_somebody
+from meterlake.cli.shell.output import confirm, require_somebody
 from meterlake.model.errors import Invalid, MeterlakeError
 from meterlake.model.values.counted import counted
 
@@ -24,19 +26,19 @@ if TYPE_CHECKING:
 
 # More entities than these are counted by kind; --wide lists them.
 _LISTED_MAX: Final = 12
-_CREATE: Final = "config:create"
 
 
 def register(app: App) -> None:
     """Add the commands."""
     config = App(
         name="config",
-        help="Configuration as code: apply your files, export the stored configuration, check files in editors.",
+        help="Configuration as code: apply or propose your files, review proposals, export the stored configuration.",
     )
     config.command(apply)
     config.command(export)
     config.command(schema)
     config.command(scale_prices, name="scale-prices")
+    change_proposals.register(config)
     app.command(config)
 
 
@@ -105,41 +107,16 @@ def apply(
     return 0
 
 
-def show_problems(documents: "Iterable[Document]", error: MeterlakeError, *, json: bool) -> None:
-    """Print what is wrong with files of configuration.
-
-    Raises:
-        MeterlakeError: The error itself, if it is about none of them.
-    """
-    from meterlake.pipeline.config.file_problems import problems_of
-
-    problems = problems_of(documents, error)
-    if not error.problems and not problems[0].file:
-        raise error
-    problem_lines(type(error).__name__, str(error), problems, json=json)
-
-
 def _permitted(
     organization: "Organization", options: Options, planned: Sequence["EntityChange"]
 ) -> str:
     """Who changes the configuration, if they may change each entity so."""
-    from meterlake.model.resources import BY_NAME
-    from meterlake.pipeline.config.configure import ChangeAction
+    from meterlake.pipeline.config.change_proposals import rights_needed
 
-    needed = {
-        ChangeAction.CREATED: _CREATE,
-        ChangeAction.UPDATED: "config:update",
-        ChangeAction.DELETED: "config:delete",
-    }
-    wanted: dict[tuple[str, str], list[str]] = {}
-    for each in planned:
-        if each.action is not ChangeAction.UNCHANGED:
-            to = (needed[each.action], BY_NAME[each.kind].permission)
-            wanted.setdefault(to, []).append(each.id)
+    changes = [{"kind": each.kind, "id": each.id, "action": each.action} for each in planned]
     author = NOBODY  # Of what does not change.
-    for (action, resource), ids in wanted.items():
-        some = () if action == _CREATE else ids
-        author = options.permitted(organization, (action, resource), some)
+    for to, ids in rights_needed(changes).items():
+        author = options.permitted(organization, to, ids)
     return author
 
 

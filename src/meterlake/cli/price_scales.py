@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from meterlake.cli.change_proposals import propose_documents
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.values.counted import counted
@@ -69,6 +70,8 @@ def scale_prices(
     *,
     effect: Annotated[str | None, Parameter(show_default=False)] = None,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
+    propose: Annotated[str | None, Parameter(show_default=False)] = None,
+    reason: Annotated[str | None, Parameter(show_default=False)] = None,
     options: Options = NO_OPTIONS,
 ) -> None:
     """Multiply the prices of plans from a day on, all or none, and show old and new prices.
@@ -82,6 +85,8 @@ def scale_prices(
     Args:
         effect: Show what the new prices would have done to the bills of this month, such as 2026-11.
         dry_run: Show the changes, and make none.
+        propose: Propose the changes for a review under this name, and make none.
+        reason: Why you propose them.
     """
     from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.what_if.price_change import price_effect
@@ -92,14 +97,21 @@ def scale_prices(
     with options.open() as organization:
         found = propose_prices(organization, asked)
         done = None if month is None else price_effect(organization, asked, month)
-        if not dry_run:
+        if propose is not None:
+            if reason is None or dry_run:
+                rule = "give --reason with it, and no --dry-run: a proposal changes no price"
+                raise Invalid("--propose", propose, rule)
+            propose_documents(organization, options, (propose, reason), found.documents())
+        elif not dry_run:
             for action in ("config:create", "config:update"):
                 author = options.permitted(organization, (action, "pricing"))
             apply_prices(organization, author, asked, found.review)
     if options.json:
         options.output.line({**found.to_wire(), **({} if done is None else {"effect": done})})
         return
-    _show(found, done, options, dry_run=dry_run)
+    _show(found, done, options, dry_run=dry_run or propose is not None)
+    if propose is not None:
+        options.output.note(f"You proposed {propose}: a reviewer approves it, and it is applied.")
 
 
 def _rows(table: Path) -> "Iterator[dict[str, Any]]":

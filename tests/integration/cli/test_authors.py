@@ -67,6 +67,8 @@ READING = {
     *(
         "config schema",
         "config export",
+        "config proposals",
+        "config show-proposal",
         "mapping check",
         "mapping list",
         "aggregation try",
@@ -147,6 +149,16 @@ WRITING = {
     "integrations deleted-bills --take-back": "config:update on integrationrun",
     "integrations delete {integration}": "config:delete on integrationconfig",
     "config scale-prices --by 1.07 --plans basic --from 2030-01-01": "config:create on pricing",
+    "config propose {folder}/proposed.yaml --name one --reason why": "config:create on changeproposal",
+    "config approve one": "config:update on changeproposal",
+    "config reject one --comment no": "config:update on changeproposal",
+    # Who made it withdraws it.
+    "config propose {folder}/proposed.yaml --name two --reason why": "config:create on changeproposal",
+    "config approve two": "config:update on changeproposal",
+    "config withdraw two": "config:create on changeproposal",
+    "config propose {folder}/proposed.yaml --name three --reason why": "config:create on changeproposal",
+    "config approve three": "config:update on changeproposal",
+    "config apply-proposal three": "config:update on changeproposal",
     "customer-link create acme --name Portal": "config:create on customerlink",
     "customer-link revoke acme Portal": "config:update on customerlink",
     "runs cancel {job}": "config:update on run",
@@ -269,6 +281,7 @@ def home(tmp_path):
     (tmp_path / "tables.yaml").write_text(CONFIGURATION)
     (tmp_path / "regions.csv").write_text("region,rate\neu,2\n")
     (tmp_path / "credits.yaml").write_text(CREDITS)
+    (tmp_path / "proposed.yaml").write_text("products: [{code: tools, name: Tools}]")
     (tmp_path / "inbox").mkdir()
     (tmp_path / "sizes.yaml").write_text(MAPPING)
     with a_home_to_bill(tmp_path) as opened:

@@ -144,6 +144,16 @@ COMMANDS = (
     "config scale-prices --by 1.07 --plans storage-pro --from 2030-01-01 --dry-run",
     "customer-link list nordwind-logistics",
     "customer-link revoke nordwind-logistics Portal",
+    "config scale-prices --by 1.07 --plans storage-pro --from 2030-01-01 --propose one --reason why",
+    "config proposals",
+    "config show-proposal one --effect",
+    "config approve one",
+    "config reject one --comment no",
+    "config scale-prices --by 1.07 --plans storage-pro --from 2030-01-01 --propose two --reason why",
+    "config withdraw two",
+    "config propose {proposed} --name three --reason why",
+    "config approve three",
+    "config apply-proposal three",
     "runs list",
     "revenue --by customer --month 2026-09",
     "runs show {run_of_any_kind}",
@@ -165,6 +175,7 @@ COMMANDS = (
 # They are about a home, or about files.
 OF_THE_HOME = ("init", "settings", "keys", "generate", "move-lake", "export verify")
 # A webhook that nobody listens to, an integration, a lookup table.
+PROPOSED = "products: [{code: tools, name: Tools}]"
 MORE = """
 webhooks:
   - {code: chat, name: Chat, description: Chat, url: "https://chat.example.com/", credentials:
@@ -245,6 +256,7 @@ class Terminal:
             "job": lambda: self._first("export jobs list", "id"),
             "credits": lambda: self._write("credits.yaml", CREDITS),
             "more": lambda: self._write("more.yaml", MORE),
+            "proposed": lambda: self._write("proposed.yaml", PROPOSED),
             "regions": lambda: self._write("regions.csv", "region,rate\neu,1.5\n"),
             "inbox": self._inbox,
             "mapping": lambda: next(sample_data.MAPPINGS.iterdir()),

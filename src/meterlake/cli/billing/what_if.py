@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import App, Parameter
 
 from meterlake.cli.billing.what_if_output import TABLE, WhatIfForm
-from meterlake.cli.configuration import show_problems
 from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.file_problems import show_problems
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid, MeterlakeError
 
