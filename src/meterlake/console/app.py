@@ -6,7 +6,6 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
 
 from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
@@ -21,6 +20,7 @@ from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.lists import Column, ListFilter, Listing
 from meterlake.console.shell.page import Visit, locale_of, page, plain_page
 from meterlake.console.shell.session import end_session, end_sign_in
+from meterlake.console.shell.static_files import PLACE, VersionedFiles
 from meterlake.console.start import first_file, start
 from meterlake.model.values.log_lines import redact_logs
 from meterlake.settings import Settings
@@ -85,7 +85,7 @@ ROUTES: Final = (
     Route(SIGNED_OUT, _signed_out, methods=["GET"], name="ConsoleSignedOut"),
     Route("/console/sign-out", page(_sign_out), methods=["POST"], name="ConsoleSignOut"),
     Route("/console/components", page(_components), methods=["GET"], name="ConsoleComponents"),
-    Mount("/console/static", StaticFiles(packages=[("meterlake.console", "static")])),
+    Mount(PLACE, VersionedFiles()),
     Route("/console", page(_home), methods=["GET"], name="ConsoleHome"),
     *month.ROUTES,
     *start.ROUTES,

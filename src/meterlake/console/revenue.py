@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from meterlake.console.month import growth
 from meterlake.console.shell.charts import bar_chart
-from meterlake.console.shell.lists import csv_text
+from meterlake.console.shell.files import csv_file
 from meterlake.console.shell.page import Visit, locale_of, month_name, page, percent
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month, format_instant
@@ -260,9 +260,7 @@ def _csv(name: str, rows: Sequence[dict[str, Any]]) -> Response:
         *("amount", "approvedAmount", "draftAmount", "count", "reportingAmount"),
     )
     shown = [each for each in members if any(each in row for row in rows)]
-    text = csv_text([shown, *([row.get(each) for each in shown] for row in rows)])
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return Response(text, headers=headers, media_type="text/csv")
+    return csv_file(name, [shown, *([row.get(each) for each in shown] for row in rows)])
 
 
 ROUTES: Final = (Route(REVENUE, page(show_revenue), methods=["GET"], name="ConsoleRevenue"),)

@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 from decimal import Decimal
+from html import unescape
 from importlib import resources
 
 import httpx
@@ -410,6 +411,33 @@ def test_an_id_reaches_no_other_operation(ada, id_):
 
     assert ada.page.status_code == 404
     assert "This is not here" in ada.text
+
+
+def test_browsers_keep_the_files_of_pages_as_long_as_they_are_the_same(ada):
+    found = set()
+    for page in ("", "/data-in", "/components"):
+        ada.go(f"{CONSOLE}{page}")
+        found |= {
+            unescape(each) for each in re.findall(r'"(/console/static/[^"]+)"', ada.page.text)
+        }
+    places = {each.partition("?")[0].rpartition("/")[2]: each for each in found}
+
+    assert {"console.css", "icon.svg", "upload.js", "htmx-4.0.1.min.js"} <= places.keys()
+    for place in found:
+        file = ada.client.get(place)
+        assert file.status_code == httpx.codes.OK
+        assert file.headers["cache-control"] == "public, max-age=31536000, immutable"
+        version = hashlib.sha256(file.content).hexdigest()[:16]
+        assert place.endswith(f"?v={version}")
+        # By another address it may be another one tomorrow.
+        for other in (place.partition("?")[0], f"{place}0", f"{place}&v=1"):
+            again = ada.client.get(other, headers={"If-None-Match": file.headers["etag"]})
+            assert (again.status_code, again.headers["cache-control"]) == (304, "no-cache")
+    missing = ada.client.get(f"{CONSOLE}/static/none.css?v=1")
+    assert (missing.status_code, "immutable" in missing.headers.get("cache-control", "")) == (
+        404,
+        False,
+    )
 
 
 def test_every_page_has_a_name():

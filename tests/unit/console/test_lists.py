@@ -4,7 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.console.shell.lists import Column, csv_text
+from meterlake.console.shell.files import csv_text
+from meterlake.console.shell.lists import Column
 from meterlake.console.shell.people import author_name
 
 

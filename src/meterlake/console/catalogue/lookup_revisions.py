@@ -13,7 +13,7 @@ from starlette.routing import Route
 from meterlake.console.shell.addresses import ADDRESSES
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.entity_forms import EntityPages
-from meterlake.console.shell.lists import csv_text
+from meterlake.console.shell.files import csv_file
 from meterlake.console.shell.page import Visit, page, page_routes
 from meterlake.model.values.counted import counted
 
@@ -66,8 +66,7 @@ async def revision_file(visit: Visit) -> Response:
     )
     names = [each["name"] for each in revision["fields"]]
     rows = [[item.get(name) for name in names] for item in data["items"]]
-    headers = {"Content-Disposition": 'attachment; filename="revision.csv"'}
-    return Response(csv_text([names, *rows]), headers=headers, media_type="text/csv")
+    return csv_file("revision.csv", [names, *rows])
 
 
 async def change_revision(visit: Visit) -> Response:

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
-from meterlake.console.shell.lists import Column, ListFilter, Listing, csv_text, show_list
+from meterlake.console.shell.files import csv_file
+from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import SentFile, Visit, page, page_routes
 from meterlake.model.work.backfill import BackfillStatus
 
@@ -133,8 +134,7 @@ def _quantities_file(id_: str, difference: Any) -> Response:
         )
         sides = ((each.get(side) or {}).get("quantity") for side in ("before", "after"))
         rows.append([*(each.get(name) for name in columns), segment, *sides])
-    headers = {"Content-Disposition": f'attachment; filename="{id_}.csv"'}
-    return Response(csv_text(rows), media_type="text/csv", headers=headers)
+    return csv_file(f"{id_}.csv", rows)
 
 
 async def _names(visit: Visit, found: dict[str, Any]) -> dict[str, str]:

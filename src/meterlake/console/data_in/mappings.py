@@ -1,7 +1,6 @@
 """Pages of mappings: how files of other programs are read, tried on a file while one edits them."""
 
 import base64
-import re
 import zlib
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from meterlake.console.data_in.mapping_form import (
     guess_form,
 )
 from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.files import saved_as
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import SentFile, Visit, page, page_routes
 from meterlake.model.values.documents import to_yaml
@@ -162,8 +162,7 @@ def _take_file(visit: Visit) -> None:
 
 def _file(form: MappingForm) -> Response:
     document = form.document()
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", document.get("name", "")) or "mapping"
-    headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
+    headers = saved_as(f"{document.get('name') or 'mapping'}.yaml")
     return Response(to_yaml(document), media_type="application/yaml", headers=headers)
 
 

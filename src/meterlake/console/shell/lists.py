@@ -4,13 +4,10 @@ A room declares a `Listing` and answers with `show_list`. Everything that a pers
 address, so that a list can be sent. The download has all rows of all pages, in the API's own text.
 """
 
-import csv
-import io
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
 from string import Formatter
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -19,10 +16,10 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response, StreamingResponse
 
 from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.files import csv_text, saved_as
 from meterlake.console.shell.page import Visit, words
 from meterlake.console.shell.people import author_name
 from meterlake.console.shell.session import api_of
-from meterlake.stages.export.column_kinds import MARK, STARTS
 
 PAGE: Final = 50
 _ORDERS: Final = ("ASC", "DESC")
@@ -232,7 +229,7 @@ async def show_list(
     """A page of a list, or with `format=csv` the file with all of it."""
     if visit.query("format") == "csv":
         name = visit.request.url.path.rpartition("/")[2]
-        headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+        headers = saved_as(f"{name}.csv")
         lines = _lines(visit, listing)
         # The first page is asked for before the answer begins: what is refused is refused.
         first = await anext(lines)
@@ -284,26 +281,3 @@ async def _after(first: str, later: AsyncIterator[str]) -> AsyncIterator[str]:
     yield first
     async for each in later:
         yield each
-
-
-def csv_text(rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as CSV that no spreadsheet takes for formulas; numbers stay digit by digit."""
-    text = io.StringIO()
-    csv.writer(text).writerows([[_cell(value) for value in row] for row in rows])
-    return text.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    text = str(value)
-    if text.startswith(STARTS):
-        try:
-            Decimal(text)
-        except InvalidOperation:
-            return f"{MARK}{text}"
-    return text

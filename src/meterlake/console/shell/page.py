@@ -31,6 +31,7 @@ from meterlake.console.shell.navigation import ROOMS, Room
 from meterlake.console.shell.numbers import written_number
 from meterlake.console.shell.people import author_name, names_of_authors
 from meterlake.console.shell.session import ConsoleSession, api_of, begin_sign_in, origin
+from meterlake.console.shell.static_files import static_address
 from meterlake.model.errors import Invalid, MeterlakeError
 from meterlake.model.values.money import RoundingMode, divide, exact, round_amount
 from meterlake.model.values.period import Month
@@ -532,6 +533,7 @@ def _templates() -> Environment:
         "author": author_name,
     }
     environment.filters.update(filters)
+    environment.globals["static"] = static_address
     environment.globals["form_key"] = lambda: secrets.token_urlsafe(18)
     environment.tests["instant"] = is_instant
     environment.tests["currency"] = is_currency
