@@ -20,7 +20,7 @@ from meterlake.model.configuration.access import (
     SupportAccess,
     statement_documents,
 )
-from meterlake.model.configuration.permissions import ADMINISTRATOR, Permissions
+from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from meterlake.model.values.entity import Record
 from meterlake.model.values.ids import is_id
@@ -338,25 +338,12 @@ def delete_key(state: State, org_id: str, service_user_id: str, id: str) -> Acce
 
 def delete_service_user(state: State, org_id: str, author: str, id: str) -> Record[ServiceUser]:
     """Delete a service user with its keys and what was granted to it."""
-    with state.transaction(org_id, author) as transaction:
+    with state.transaction(org_id, author) as transaction, keeping_administrator(transaction):
         gone = transaction.delete(ServiceUser, id)
-        forget_service_user(transaction, id)
+        access.delete_keys(transaction, id)
+        access.revoke_all(transaction, id)
+        groups.forget(transaction, id)
         return gone
-
-
-def forget_service_user(transaction: Transaction, id: str) -> None:
-    """Take away what a deleted service user had.
-
-    Raises:
-        Conflict: Nobody would have the Administrator policy any more.
-    """
-    administration = _administration(transaction)
-    administers = administration in access.granted_policy_ids(transaction, id)
-    access.delete_keys(transaction, id)
-    access.revoke_all(transaction, id)
-    groups.forget(transaction, id)
-    if administration is not None and administers:
-        _refuse_nobody(transaction, administration)
 
 
 def delete_policy(state: State, org_id: str, author: str, id: str) -> Record[PermissionPolicy]:
@@ -413,34 +400,22 @@ def revoke_policy(
     """
     type_, id_ = principal
     with state.transaction(org_id, author) as transaction, keeping_administrator(transaction):
-        revoked = access.revoke(transaction, policy_id, id_, type_)
-        if policy_id == _administration(transaction):
-            _refuse_nobody(transaction, policy_id)
-        return revoked
-
-
-def _administration(reader: Reader) -> str | None:
-    """The id of the managed policy that allows everything."""
-    return next(
-        (
-            record.id
-            for record in reader.all(PermissionPolicy)
-            if record.created_by == SYSTEM and record.entity.name == ADMINISTRATOR.name
-        ),
-        None,
-    )
+        return access.revoke(transaction, policy_id, id_, type_)
 
 
 @contextmanager
 def keeping_administrator(transaction: Transaction) -> Iterator[None]:
     """Let no change of who may do what take away the last person who may undo it.
 
+    Where no person may, the same holds for the last program.
+
     Raises:
-        Conflict: A person may give policies to people, and after the change nobody may.
+        Conflict: A person, or where none does a program, may give policies to people, and after the
+            change nobody may.
     """
-    had_one = _has_administrator(transaction)
+    before = _administrators(transaction)
     yield
-    if had_one and not _has_administrator(transaction):
+    if before is not None and _administrators(transaction) not in {before, PrincipalType.USER}:
         raise Conflict(
             "nobody else who has access may give policies to people;"
             " give the Administrator policy to another user first"
@@ -464,9 +439,13 @@ def _has_administrator(transaction: Transaction) -> bool:
             return False
 
 
-def _refuse_nobody(reader: Reader, policy_id: str) -> None:
-    if not access.has_holders(reader, policy_id):
-        raise Conflict("nobody else has the Administrator policy; give it to another user first")
+def _administrators(transaction: Transaction) -> PrincipalType | None:
+    """Who may give policies to people: a person, or else a program, or nobody."""
+    if _has_administrator(transaction):
+        return PrincipalType.USER
+    programs = transaction.all(ServiceUser)
+    held = (_permissions(transaction, each.id, (), [each.id]) for each in programs)
+    return PrincipalType.SERVICEUSER if any(map(administers, held)) else None
 
 
 # --- Support -----------------------------------------------------------------------------------

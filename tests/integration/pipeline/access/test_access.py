@@ -12,7 +12,9 @@ from meterlake.model.configuration.access import (
     ServiceUser,
     SupportAccess,
 )
+from meterlake.model.configuration.permissions import ADMINISTRATOR
 from meterlake.model.errors import (
+    Conflict,
     Forbidden,
     Invalid,
     NotFound,
@@ -42,6 +44,8 @@ def cheap_hashes(monkeypatch):
 
 @pytest.fixture
 def robot(state, org):
+    """A program in an organization that another one administers."""
+    grant(state, org, create(state, org, ServiceUser(name="keeper")), allow())
     return create(state, org, ServiceUser(name="robot"))
 
 
@@ -136,6 +140,34 @@ def test_a_deleted_service_user_stops_at_once(state, org, robot):
     with pytest.raises(Unauthorized):
         permissions_of(state, someone)
     assert key_of_home(state, someone.credential) is None
+
+
+def test_where_only_programs_administer_the_last_one_stays(state, org):
+    """By whatever policy, and whatever would take it away."""
+    first, last = (create(state, org, ServiceUser(name=name)) for name in ("first", "last"))
+    policies = [grant(state, org, each, allow()) for each in (first, last)]
+    access.delete_service_user(state, org, "test", first)
+
+    for change in (
+        lambda: access.delete_service_user(state, org, "test", last),
+        lambda: access.revoke_policy(
+            state, org, "test", policies[1], (PrincipalType.SERVICEUSER, last)
+        ),
+    ):
+        with pytest.raises(Conflict, match="nobody else who has access may give policies"):
+            change()
+    # A person takes its place.
+    join(state, org, "ada@example.com", permissionPolicyIds=[policy(state, org, allow())])
+    access.delete_service_user(state, org, "test", last)
+
+
+def test_the_administrator_policy_goes_where_another_one_allows_the_same(state, org, robot):
+    with state.transaction(org, SYSTEM) as transaction:
+        managed = transaction.create(ADMINISTRATOR).id
+    holder = (PrincipalType.SERVICEUSER, robot)
+    access.grant_policy(state, org, "test", managed, holder)
+
+    assert access.revoke_policy(state, org, "test", managed, holder).policy_id == managed
 
 
 # --- Permissions

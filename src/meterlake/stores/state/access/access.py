@@ -254,13 +254,6 @@ def page_of_grants(
     return found, token
 
 
-def has_holders(reader: Reader, policy_id: str) -> bool:
-    """Whether anybody has a policy."""
-    table = POLICY_GRANT.c
-    query = select(table.id).where(table.org == reader.org_id, table.policy_id == policy_id)
-    return reader.connection.execute(query.limit(1)).first() is not None
-
-
 def organization_name(connection: Connection, org_id: str) -> str | None:
     """The name of an organization, or None if there is none."""
     query = select(ORGANIZATION.c.name).where(ORGANIZATION.c.id == org_id)
