@@ -148,3 +148,26 @@ def test_a_damaged_or_foreign_file_of_a_destination_is_found_and_not_given_out(s
         key = theirs
         url = http.get(link, params=place).json()["url"]
         assert httpx.get(url).status_code in {400, 404}
+
+
+def test_a_folder_that_is_not_permitted_is_refused_when_it_is_saved(server, http, tmp_path):
+    folder = server.settings.export_folder
+    (folder / "escape").symlink_to(tmp_path, target_is_directory=True)
+    answer = create(http, code="escape", bucketName="escape", destinationType="LOCAL")
+
+    assert answer.status_code == 400
+    assert "a link leads out of there" in answer.json()["message"]
+
+    made = create(http, code="moved", bucketName="moved", destinationType="LOCAL").json()
+    moved = {**made, "bucketName": "escape"}
+    assert http.put(f"/dataexports/destinations/{made['id']}", json=moved).status_code == 400
+
+
+def test_without_a_folder_for_exports_no_folder_is_a_destination(tmp_path):
+    with served(tmp_path / "home") as found, found.http() as http:
+        answer = create(http, destinationType="LOCAL")
+        bucket = create(http, destinationType="S3", iamRoleArn=ROLE)
+
+    assert answer.status_code == 400
+    assert "METERLAKE_EXPORT_FOLDER" in answer.json()["message"]
+    assert bucket.status_code == 200, bucket.text

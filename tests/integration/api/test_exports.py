@@ -335,7 +335,7 @@ def test_who_may_configure_may_not_let_data_out(server):
 
 
 def test_who_may_not_let_data_out_cannot_have_it_put_elsewhere(server, exports):
-    where = {"destinationType": "LOCAL", "code": "outbox", "name": "Outbox", "bucketName": "abc"}
+    where = {**THEIRS, "code": "outbox", "name": "Outbox", "bucketName": "abc"}
     with server.http() as http, robot(server, "config:update", "config:retrieve") as client:
         made = http.post("/dataexports/destinations", json=where).json()
         path = f"/dataexports/destinations/{made['id']}"
@@ -343,7 +343,7 @@ def test_who_may_not_let_data_out_cannot_have_it_put_elsewhere(server, exports):
         used = scheduled("USAGE", "to outbox") | {"destinationIds": [made["id"]]}
         http.post("/dataexports/schedules", json=used).raise_for_status()
         moved = client.put(path, json=free.json() | {"bucketName": "elsewhere"})
-        waits = http.post("/dataexports/destinations", json=where | THEIRS).json()
+        waits = http.post("/dataexports/destinations", json=where | {"code": "job's"}).json()
         ask(exports, destinationIds=[waits["id"]])
         of_job = client.put(f"/dataexports/destinations/{waits['id']}", json=waits)
         job_id = ask(exports)

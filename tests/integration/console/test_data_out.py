@@ -52,8 +52,32 @@ def follow(browser, path, text):
     browser.go(found[1])
 
 
-def test_a_destination_is_made_and_checked(ada):
+def test_the_form_of_a_destination_has_the_fields_of_its_provider(ada):
     ada.go(f"{OUT}/destinations/new")
+    assert "Google Cloud Storage" in ada.text
+    assert 'name="bucketName"' not in ada.page.text
+    names = ("iamRoleArn", "projectNumber", "poolId", "providerId")
+    shown = {}
+    for provider in ("S3", "GCS", "LOCAL"):
+        ada.go(f"{OUT}/destinations/new?destinationType={provider}")
+        assert ada.fields()["destinationType"] == [provider]
+        shown[provider] = tuple(each for each in names if f'name="{each}"' in ada.page.text)
+    assert shown == {"S3": names[:1], "GCS": names[1:], "LOCAL": ()}
+
+    made = {"name": "Bucket", "code": "bucket", "bucketName": "bucket"}
+    ada.go(f"{OUT}/destinations/new?destinationType=S3")
+    ada.send({**ada.fields(), **made, "iamRoleArn": "nothing"})
+    assert ada.page.status_code == 400
+    assert ada.fields()["bucketName"] == ["bucket"]
+    assert 'name="poolId"' not in ada.page.text
+    ada.send({**ada.fields(), "iamRoleArn": "arn:aws:iam::123456789012:role/exports"})
+    ada.go(f"{ada.path}/edit")
+    assert 'name="iamRoleArn"' in ada.page.text
+    assert 'name="poolId"' not in ada.page.text
+
+
+def test_a_destination_is_made_and_checked(ada):
+    ada.go(f"{OUT}/destinations/new?destinationType=LOCAL")
     made = {"name": "Archive", "code": "archive", "bucketName": "archive"}
     ada.send({**made, "destinationType": "LOCAL"})
     follow(ada, f"{OUT}/destinations", "Archive")
@@ -118,7 +142,7 @@ def test_an_export_is_made_cancelled_and_run_again(ada):
 
 
 def test_the_files_of_an_export_are_listed_verified_and_downloaded(world, ada):
-    ada.go(f"{OUT}/destinations/new")
+    ada.go(f"{OUT}/destinations/new?destinationType=LOCAL")
     made = {"name": "Books", "code": "books", "bucketName": "books", "destinationType": "LOCAL"}
     ada.send(made)
     ada.go(f"{OUT}/jobs/new")

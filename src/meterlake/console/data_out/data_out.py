@@ -1,6 +1,7 @@
 """Pages of data out: destinations, schedules and jobs of exports; webhooks and notifications."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,9 +17,11 @@ from meterlake.console.shell.entity_forms import (
     read_document,
     shown_fields,
 )
-from meterlake.console.shell.form_fields import FormField
+from meterlake.console.shell.form_fields import FieldKind, FormField, fields_of_resource
 from meterlake.console.shell.lists import NAMED, Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page, page_routes, words
+from meterlake.model.configuration.exports import DataExportDestinationType, of_other_types
+from meterlake.model.rules.exports import needed_of
 from meterlake.model.values.counted import counted
 
 DATA_OUT: Final = "/console/data-out"
@@ -46,11 +49,30 @@ _ENDED: Final = (
     ("COMPLETE", "Complete"),
 )
 
+# What people call the kinds of destinations, and the bucket of each.
+_PROVIDERS: Final = {
+    DataExportDestinationType.S3: ("Amazon S3, or a store that speaks as it does", "Bucket"),
+    DataExportDestinationType.GCS: ("Google Cloud Storage", "Bucket"),
+    DataExportDestinationType.LOCAL: ("A folder in the server's folder of exports", "Folder"),
+}
+
+
+async def _destination_fields(visit: Visit, entity: Mapping[str, Any]) -> tuple[FormField, ...]:
+    """The fields of a destination: those of its provider."""
+    told = entity.get("destinationType") or visit.field("destinationType")
+    provider = DataExportDestinationType(str(told or visit.query("destinationType")))
+    foreign, needed = of_other_types(provider), needed_of(provider)
+    changes: dict[str, dict[str, Any]] = {
+        "destinationType": {"kind": FieldKind.HIDDEN, "default": provider.value},
+        "bucketName": {"label": _PROVIDERS[provider][1]},
+        **{name: {"required": True} for name in needed},
+    }
+    fields = fields_of_resource("exportDestinations", foreign)
+    return tuple(replace(each, **changes.get(each.name, {})) for each in fields)
+
+
 DESTINATION_PAGES: Final = EntityPages(
-    "exportDestinations",
-    DESTINATIONS,
-    "destination",
-    intro="A bucket of S3 or Google Cloud Storage, or a folder in the server's folder of exports.",
+    "exportDestinations", DESTINATIONS, "destination", fields_for=_destination_fields
 )
 SCHEDULE_PAGES: Final = EntityPages(
     "exportSchedules", SCHEDULES, "schedule", intro="What is exported where, again and again."
@@ -132,6 +154,15 @@ async def _with_times(_: Visit, rows: list[dict[str, Any]]) -> None:
 async def list_destinations(visit: Visit) -> Response:
     """Destinations of exports."""
     return await _list(visit, _DESTINATIONS)
+
+
+async def ask_provider(visit: Visit) -> Response:
+    """Choose the provider of a new destination; then its form."""
+    if visit.query("destinationType") in _PROVIDERS:
+        return await DESTINATION_PAGES.show_new(visit)
+    return visit.page(
+        "data_out/providers.html", providers={each: name for each, (name, _) in _PROVIDERS.items()}
+    )
 
 
 async def show_destination(visit: Visit, check: dict[str, Any] | None = None) -> Response:
@@ -426,6 +457,12 @@ async def begin(visit: Visit) -> Response:
 
 
 ROUTES: Final = (
+    Route(
+        f"{DESTINATIONS}/new",
+        page(ask_provider, needs=DESTINATION_PAGES.creates),
+        methods=["GET"],
+        name="ConsoleDestinationProvider",
+    ),
     *DESTINATION_PAGES.routes(),
     *SCHEDULE_PAGES.routes(),
     *WEBHOOK_PAGES.routes(),

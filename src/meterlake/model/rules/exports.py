@@ -48,6 +48,11 @@ _PERIODS: Final = {
 _OFFSETS: Final = {ScheduleType.HOUR: 59, ScheduleType.DAY: 23}
 
 
+def needed_of(type: DataExportDestinationType) -> tuple[str, ...]:
+    """What a destination of a type must have beside name and bucket, by the wire's names."""
+    return tuple(_NEEDED[type].values())
+
+
 def destination_complete(new: Proposed[ExportDestination]) -> None:
     """A destination has all that its type needs, and names that lead nowhere else."""
     destination, type_ = new.entity, new.entity.destination_type

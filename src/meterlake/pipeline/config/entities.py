@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.configuration.exports import ExportDestination
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, entity_references, response
 from meterlake.model.resources.listing import FilterValues, Search
@@ -32,6 +33,7 @@ from meterlake.model.values.secrets import (
 from meterlake.pipeline.config.duckdb_rules import custom_sql_rules
 from meterlake.pipeline.config.hooks import hooks_of, refuse_named, release
 from meterlake.pipeline.config.webhook_addresses import address_policy, webhook_rules
+from meterlake.settings import Settings
 from meterlake.stages.config.check import (
     Further,
     affected_records,
@@ -41,6 +43,7 @@ from meterlake.stages.config.check import (
 )
 from meterlake.stores import Organization, Stores
 from meterlake.stores.custom_sql import limits_of
+from meterlake.stores.objects.destination import permit_destination
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.access import groups
 from meterlake.stores.state.core.listing import list_entities, search_entities
@@ -408,4 +411,12 @@ def _further_rules(stores: Stores, reader: Reader) -> Further:
     """The rules that depend on the settings, or on what is no part of the configuration."""
     settings = stores.settings
     sql = custom_sql_rules(limits_of(settings))
-    return {**sql, **webhook_rules(address_policy(settings), reader)}
+    places: Further = {ExportDestination: (partial(_may_be_written_to, settings),)}
+    return {**sql, **places, **webhook_rules(address_policy(settings), reader)}
+
+
+def _may_be_written_to(settings: Settings, new: Proposed[ExportDestination]) -> None:
+    """A new destination, or one that moves, is where this server may export to."""
+    old = new.before
+    if old is None or (old.bucket_name, old.prefix) != (new.entity.bucket_name, new.entity.prefix):
+        permit_destination(new.entity, settings)

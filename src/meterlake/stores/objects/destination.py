@@ -52,6 +52,25 @@ def open_destination(
             return S3Objects(destination.bucket_name, prefix, settings.s3_endpoint, role)
 
 
+def permit_destination(destination: ExportDestination, settings: Settings) -> None:
+    """Refuse a folder that exports may not be written to on this server.
+
+    Whether a bucket takes what is written is seen when it is.
+
+    Raises:
+        Invalid: Local destinations are not allowed here, or a link leads out of their folder.
+    """
+    if destination.destination_type is not DataExportDestinationType.LOCAL:
+        return
+    if settings.export_folder is None:
+        raise Invalid("destinationType", DataExportDestinationType.LOCAL.value, _NO_FOLDER)
+    allowed = settings.export_folder.absolute().resolve()
+    chosen = allowed / destination.bucket_name / (destination.prefix or "").strip("/")
+    if not chosen.resolve().is_relative_to(allowed):
+        rule = f"it must be below {allowed}, and a link leads out of there"
+        raise Invalid("bucketName", destination.bucket_name, rule)
+
+
 def missing_for(destination: ExportDestination, settings: Settings) -> str | None:
     """What this process lacks to write to a destination, as far as it is seen from here.
 
