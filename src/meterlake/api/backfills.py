@@ -11,7 +11,7 @@ from meterlake.api.entities import ordered_page
 from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
 from meterlake.api.server import body
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
-from meterlake.api.server.visible import permit_each, visible_rows
+from meterlake.api.server.visible import permit, permit_each, permit_sum, visible_rows
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
 from meterlake.model.values.period import format_instant
 from meterlake.model.values.problems import read, suggest_name, unknown_names
@@ -19,6 +19,7 @@ from meterlake.model.work.backfill import Backfill, BackfillStatus, check_backfi
 from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import BackfillAction
+from meterlake.pipeline.backfill.changed_measurements import changed_measurements
 from meterlake.pipeline.backfill.selection import BackfillSelection, resolve_backfill
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Organization, Stores
@@ -27,6 +28,7 @@ from meterlake.stores.state.core.pages import Page
 
 _PAGE_MAX: Final = 100
 _KIND: Final = "backfill"
+_READ: Final = "measurements:retrieve"
 _BACKFILLS: Final = f"{ORGANIZATION}/backfills"
 _STATUSES: Final[dict[str, BackfillStatus | None]] = {each.value: each for each in BackfillStatus}
 # Shown by the difference, not beside the backfill.
@@ -139,6 +141,13 @@ async def get_difference(call: Call) -> Any:
     return {**named, "counts": _counts(found), "quantities": [], "bills": [], **shown}
 
 
+async def get_measurements(call: Call) -> Any:
+    """The first measurements that a staged backfill changes; who may not read all sees none."""
+    permit(call, _READ, "measurements")
+    permit_sum(call, "measurements", _READ)
+    return await call.run(changed_measurements, call.organization, _id(call))
+
+
 def _rows(entries: list[Any]) -> list[Any]:
     """What is listed, without members that have no value."""
     return [
@@ -225,6 +234,9 @@ OPERATIONS: Final = (
     _operation("ListBackfills", "GET", "", "retrieve", list_all),
     _operation("GetBackfill", "GET", "/{id}", "retrieve", get),
     _operation("GetBackfillDifference", "GET", "/{id}/difference", "retrieve", get_difference),
+    _operation(
+        "GetBackfillMeasurements", "GET", "/{id}/measurements", "retrieve", get_measurements
+    ),
     _operation("ApplyBackfill", "POST", "/{id}/apply", "update", _step(BackfillAction.APPLY)),
     _operation("DropBackfill", "POST", "/{id}/drop", "update", drop),
     _operation("RevertBackfill", "POST", "/{id}/revert", "update", _step(BackfillAction.REVERT)),

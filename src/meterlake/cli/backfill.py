@@ -1,6 +1,6 @@
 """`meterlake backfill`: correct what is stored: withdraw, replace, derive and aggregate again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -38,6 +38,7 @@ AMOUNTS: Final = (
     *("before", "after", "difference"),
 )
 _PAGE: Final = 50
+_ROWS: Final = 20
 _START: Final = ("config:create", "backfill")
 _CHANGE: Final = ("config:update", "backfill")
 
@@ -100,6 +101,7 @@ def register(app: App) -> None:
     )
     backfill.command(start)
     backfill.command(show)
+    backfill.command(rows)
     backfill.command(apply_, name="apply")
     backfill.command(drop)
     backfill.command(revert)
@@ -174,6 +176,36 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
         found = backfill.show(organization, id)
         texts = _Texts.read(organization, found)
     _show(found, texts, options)
+
+
+def rows(id: str, /, *, limit: Limit = _ROWS, options: Options = NO_OPTIONS) -> None:
+    """Show measurements that a staged backfill takes, brings or changes, before and after.
+
+    Example: `meterlake backfill rows october-again`
+
+    Args:
+        id: Its id.
+        limit: The largest number that you want to see.
+    """
+    from meterlake.pipeline.backfill.changed_measurements import changed_measurements
+
+    with options.open() as organization:
+        found = changed_measurements(organization, id, limit)
+    sides = ("before", "after")
+    shown = (
+        found["rows"]
+        if options.json
+        else [{**each, **{side: _side(each.get(side)) for side in sides}} for each in found["rows"]]
+    )
+    columns = ("uid", "meter", "account", "?ts=Time", *sides)
+    options.output.rows(shown, columns, empty="No measurement changes.")
+    if found["more"] and not options.json:
+        options.output.note(f"There are more than these {limit}: --limit shows them.")
+
+
+def _side(fields: Mapping[str, str] | None) -> str:
+    shown = () if fields is None else fields.items()
+    return ", ".join(f"{name} {value}" for name, value in shown if "." in name)
 
 
 def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:

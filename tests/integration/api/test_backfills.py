@@ -130,7 +130,12 @@ def test_nothing_is_done_with_what_is_not_there(http, step):
 
 @pytest.mark.long
 @pytest.mark.sees(
-    "StartBackfill", "GetBackfill", "ApplyBackfill", "GetBackfillDifference", "RevertBackfill"
+    "StartBackfill",
+    "GetBackfill",
+    "ApplyBackfill",
+    "GetBackfillDifference",
+    "GetBackfillMeasurements",
+    "RevertBackfill",
 )
 def test_a_file_is_withdrawn_and_comes_back(server, http, file):
     about = {"mode": "retract", "source": file, "reason": "sent twice"}
@@ -145,6 +150,10 @@ def test_a_file_is_withdrawn_and_comes_back(server, http, file):
     after = entry.get("after", {"measurements": 0})
     gone = entry["before"]["measurements"] - after["measurements"]
     assert (gone, entry["aggregation"]) == (3, "traffic")
+    changed = got(http, "/sent-twice/measurements")
+    assert (changed["more"], len(changed["rows"])) == (False, 3)
+    assert {each["account"] for each in changed["rows"]} == {"acme"}
+    assert all("after" not in each and "measure.gb" in each["before"] for each in changed["rows"])
     posted(http, "/sent-twice/revert", 409)
 
     for step, status in (("apply", "APPLIED"), ("revert", "REVERTED")):
@@ -164,6 +173,7 @@ def test_a_file_is_withdrawn_and_comes_back(server, http, file):
     work(server)
     assert posted(http, "/sent-twice/drop")["status"] == "DROPPED"
     posted(http, "/sent-twice/apply", 409)
+    got(http, "/sent-twice/measurements", 409)
     posted(http, status=409, id="sent-twice")
 
 
@@ -189,6 +199,7 @@ def test_a_difference_shows_bills_only_to_who_may_read_them(server, http, file):
             found = got(client, f"/{id_}/difference")
             shown.append([each["billId"] for each in found["bills"]])
             assert found["quantities"]
+            got(client, f"/{id_}/measurements", 403 if name == "none" else 200)
     assert [each["billId"] for each in got(http, f"/{id_}/difference")["bills"]] == bills
     assert shown == [[bills[1]], []]
 

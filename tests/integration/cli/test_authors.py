@@ -55,6 +55,7 @@ READING = {
         "bill xero",
         "backfill list",
         "backfill show",
+        "backfill rows",
         "export destinations list",
     ),
     *("export destinations check", "export schedules list", "export jobs list"),

@@ -80,6 +80,7 @@ COMMANDS = (
     "backfill start retract --uid {uid} --reason test --id staged",
     "backfill list",
     "backfill show staged",
+    "backfill rows staged",
     "backfill apply staged",
     "late",
     "backfill revert staged",

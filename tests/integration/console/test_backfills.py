@@ -65,6 +65,12 @@ def test_a_file_is_withdrawn_and_comes_back_by_a_person_with_a_name(world):
     file = ada.client.get(f"{BACKFILLS}/sent-twice?format=csv").text.splitlines()
     assert file[0].endswith("segment,before,after")
     assert sum(each.endswith(",57.5,42.5") for each in file) == 1
+    assert re.search(r"t1 acme egress .* measure\.gb 10 .* goes", ada.text)
+    rows = ada.client.get(f"{BACKFILLS}/sent-twice?format=measurements").text.splitlines()
+    assert rows[0].startswith("uid,meter,account,before ")
+    assert [each.split(",")[:3] for each in rows[1:]] == [
+        [uid, "egress", "acme"] for uid in ("t1", "t2")
+    ]
 
     assert "The worker makes the change" in ada.press("apply")
     work(world)
@@ -92,6 +98,7 @@ def test_files_take_the_place_of_measurements(world):
 
     assert "Rows of the files that are rejected new.csv" in ada.text or "Invalid number" in ada.text
     assert "Meters egress Customers acme" in ada.text
+    assert re.search(r"new acme egress .* new measure\.gb 7", ada.text)
     assert "You dropped the backfill." in ada.press("drop")
     place = ada.path
     ada.go(f"{CONSOLE}/runs?kinds=BACKFILL")

@@ -494,6 +494,7 @@ SHAPES: Final[dict[str, Shape]] = {
     ),
     "GetBackfill": Shape(gives=backfills.BackfillResponse),
     "GetBackfillDifference": Shape(gives=backfills.BackfillDifferenceResponse),
+    "GetBackfillMeasurements": Shape(gives=backfills.BackfillMeasurementsResponse),
     "ApplyBackfill": Shape(gives=backfills.BackfillResponse),
     "DropBackfill": Shape(gives=backfills.BackfillResponse),
     "RevertBackfill": Shape(gives=backfills.BackfillResponse),

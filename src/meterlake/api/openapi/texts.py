@@ -757,6 +757,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Show what a backfill changes",
         "Quantities and bills before and after, up to 1,000 of each. 409 before it is staged.",
     ),
+    "GetBackfillMeasurements": (
+        "Show the measurements that a backfill changes",
+        "The first 1,000 of a staged one, by time: what goes, what comes, before and after.",
+    ),
     "ApplyBackfill": ("Apply a backfill", "Makes the change, in one commit. The worker does it."),
     "DropBackfill": ("Drop a backfill", "Throws away what is staged, at once; its history stays."),
     "RevertBackfill": (

@@ -94,6 +94,26 @@ class BackfillQuantityChange(Value):
     after: BackfillQuantity | None = None
 
 
+class BackfillMeasurementChange(Value):
+    """A measurement before and after; what goes or comes has one side only, numbers are texts."""
+
+    uid: Text
+    meter: Text
+    account: Text
+    account_id: Text
+    ts: Instant
+    before: dict[str, Text] | None = None
+    after: dict[str, Text] | None = None
+
+
+class BackfillMeasurementsResponse(Value):
+    """The first 1,000 measurements that a staged backfill changes."""
+
+    id: Text
+    rows: tuple[BackfillMeasurementChange, ...]
+    more: bool
+
+
 class BackfillBillChange(Value):
     """A bill: what was billed, and what it would come to without and with the change."""
 

@@ -50,6 +50,7 @@ COSTLY: Final = frozenset(
         "VerifyBill",
         # Queries of lakes.
         "GetAccountUsage",
+        "GetBackfillMeasurements",
         "GetMeasurementsStatus",
         "GetRejectedRow",
         "GetUsageReport",

@@ -19,6 +19,9 @@ NEW: Final = f"{BACKFILLS}/new"
 # The API takes ten megabytes, in base64.
 _FILES_MAX: Final = 7_000_000
 _CONFLICT: Final = 409
+_SIDES: Final = ("before", "after")
+# More are in the file.
+_ROWS_SHOWN: Final = 20
 _MODES: Final = {
     "retract": "Withdraw a file or measurements",
     "replace": "Put files in the place of measurements",
@@ -104,6 +107,11 @@ async def show_backfill(visit: Visit) -> Response:
     difference = await _difference(visit, id_)
     if visit.query("format") == "csv":
         return _quantities_file(id_, difference)
+    changed = None
+    if found["status"] == BackfillStatus.STAGED and not found.get("pending"):
+        changed = await _measurements(visit, id_)
+    if visit.query("format") == "measurements":
+        return _measurements_file(id_, changed)
     names = await _names(visit, found)
     await visit.people()
     return visit.page(
@@ -112,6 +120,8 @@ async def show_backfill(visit: Visit) -> Response:
         title=_MODES[found["mode"]],
         names=names,
         difference=difference,
+        changed=changed,
+        rows_shown=_ROWS_SHOWN,
     )
 
 
@@ -123,6 +133,30 @@ async def _difference(visit: Visit, id_: str) -> Any:
         if refusal.status != _CONFLICT:
             raise
         return None
+
+
+async def _measurements(visit: Visit, id_: str) -> Any:
+    """The measurements that a staged one changes; None if the person may not see them."""
+    if not visit.may("GetBackfillMeasurements"):
+        return None
+    try:
+        return await visit.api.find(f"/backfills/{id_}/measurements")
+    except ApiRefusalError as refusal:
+        if refusal.status != _CONFLICT:
+            raise
+        return {"refused": refusal.reason, "rows": []}
+
+
+def _measurements_file(id_: str, changed: Any) -> Response:
+    found = [] if changed is None else changed["rows"]
+    fields = sorted({name for each in found for side in _SIDES for name in each.get(side, ())})
+    rows: list[list[Any]] = [
+        ["uid", "meter", "account", *(f"{side} {name}" for side in _SIDES for name in fields)]
+    ]
+    for each in found:
+        sides = (each.get(side, {}).get(name) for side in _SIDES for name in fields)
+        rows.append([each["uid"], each["meter"], each["account"], *sides])
+    return csv_file(f"{id_}-measurements.csv", rows)
 
 
 def _quantities_file(id_: str, difference: Any) -> Response:
