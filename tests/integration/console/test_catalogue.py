@@ -47,7 +47,7 @@ def fill(browser, **fields):
 
 def shown(browser):
     """What stands in the fields of the page's form."""
-    [form] = re.findall(
+    form, *_ = re.findall(
         r'<form method="post" class="fields.*?</form>', browser.page.text, re.DOTALL
     )
     found = dict(

@@ -352,7 +352,7 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=change_proposals.ChangeProposalRequest, gives=change_proposals.ChangeProposalResponse
     ),
     "GetChangeProposal": Shape(gives=change_proposals.ChangeProposalDetailResponse),
-    "GetChangeProposalEffect": Shape(gives=change_proposals.ChangeProposalEffectResponse),
+    "GetChangeProposalEffect": Shape(gives=prices.PriceChangePreviewResponse),
     "ApproveChangeProposal": Shape(
         takes=change_proposals.ProposalCommentRequest,
         gives=change_proposals.ChangeProposalResponse,

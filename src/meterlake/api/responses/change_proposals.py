@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from meterlake.api.responses.envelope import ToldBody
-from meterlake.api.responses.prices import MonthChange
 from meterlake.model.catalog.pricing import PriceChange
 from meterlake.model.configuration.price_scales import PriceScale
 from meterlake.model.resources.change_proposals import NAME_MAX, TEXT_MAX, ProposalStatus
@@ -134,30 +133,3 @@ class ChangeProposalDetailResponse(ChangeProposalResponse):
     prices: tuple[ProposedPriceResponse, ...]
     stale: tuple[StaleEntity, ...]
     problems: tuple[Text, ...]
-
-
-class CustomerMonthChange(MonthChange):
-    """What the bills of a customer in a month come to before and after."""
-
-    account: Text
-
-
-class ChangeProposalEffectResponse(Value):
-    """What a proposal would do to the bills of last month and this one; nothing is stored."""
-
-    months: dict[str, Any]
-    snapshot: Integer
-    changed_entities: Integer
-    added_accounts: tuple[Text, ...]
-    accounts: Integer
-    rows: Integer
-    rows_changed: Integer
-    totals: dict[str, Any]
-    not_priced: tuple[dict[str, Any], ...]
-    left_out: Integer
-    unpriced_usage: dict[str, Any]
-    earlier_bills: Integer
-    stored_bills: dict[str, Any]
-    by_month: tuple[MonthChange, ...]
-    customers_changed: Integer
-    by_customer: tuple[CustomerMonthChange, ...]

@@ -94,8 +94,14 @@ class MonthChange(Value):
     difference: Number
 
 
+class CustomerMonthChange(MonthChange):
+    """What the bills of a customer in a month come to before and after."""
+
+    account: Text
+
+
 class PriceChangePreviewResponse(Value):
-    """What new bands would do to bills; nothing is stored."""
+    """What a change of prices would do to bills; nothing is stored."""
 
     months: dict[str, Any]
     snapshot: Integer
@@ -111,6 +117,8 @@ class PriceChangePreviewResponse(Value):
     earlier_bills: Integer
     stored_bills: dict[str, Any]
     by_month: tuple[MonthChange, ...]
+    customers_changed: Integer
+    by_customer: tuple[CustomerMonthChange, ...]
     changes: tuple[dict[str, Any], ...]
 
 

@@ -34,7 +34,16 @@ _PLACES: Final = (
     ("GetMe", "What you may do", f"{ACCESS}/me"),
 )
 _LOGGED: Final = (
-    *("accounts", "accountPlans", "aggregations", "balances", "bills", "closings", "commitments"),
+    *(
+        "accounts",
+        "accountPlans",
+        "aggregations",
+        "balances",
+        "bills",
+        "changeProposals",
+        "closings",
+        "commitments",
+    ),
     *(
         "contracts",
         "integrationConfigs",
@@ -49,6 +58,7 @@ _LOGGED: Final = (
 # What is no entity has another page than its changes.
 _ELSEWHERE: Final = {
     "bills": "/console/bills/{id}",
+    "changeProposals": "/console/catalogue/proposals/{id}",
     "closings": "/console/months/{id}",
     "passwordLinks": f"{PEOPLE}/{{id}}",
     "runs": "/console/runs/{id}",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.catalogue import lookup_revisions, prices
+from meterlake.console.catalogue import lookup_revisions, prices, proposals
 from meterlake.console.catalogue.lookup_revisions import revisions_of
 from meterlake.console.catalogue.plans import priced_values
 from meterlake.console.shell.addresses import ADDRESSES, address_of
@@ -22,6 +22,7 @@ from meterlake.console.shell.form_fields import FieldKind, FormField
 from meterlake.console.shell.lists import Column, ListFilter, Listing, called_by, show_list
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.resources import BY_NAME, Resource
+from meterlake.model.values.period import Month
 
 CATALOGUE: Final = "/console/catalogue"
 _CHANGES: Final = 50
@@ -53,6 +54,25 @@ async def _try_aggregation(visit: Visit, document: Mapping[str, Any]) -> Any:
 _AGGREGATION_TRIAL: Final = FormTrial(
     "TryAggregation", "catalogue/try_aggregation.html", _try_aggregation
 )
+
+
+async def _try_price(visit: Visit, document: Mapping[str, Any]) -> Any:
+    """What the bands of a form would do to the bills of last month and this one."""
+    this = Month(visit.today.year, visit.today.month)
+    body = {
+        "pricingBands": document.get("pricingBands", []),
+        "firstMonth": str(this.moved(-1)),
+        "lastMonth": str(this),
+    }
+    return await visit.api.send(
+        "POST", f"/pricings/{visit.request.path_params['id']}/preview", body
+    )
+
+
+_TRIALS: Final = {
+    "aggregations": _AGGREGATION_TRIAL,
+    "pricings": FormTrial("PreviewPriceChange", "catalogue/try_price.html", _try_price),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +112,7 @@ class _Kind:
     @property
     def pages(self) -> EntityPages:
         """Where people create, change and delete one."""
-        trial = _AGGREGATION_TRIAL if self.resource == "aggregations" else None
+        trial = _TRIALS.get(self.resource)
         return EntityPages(self.resource, self.address, self.noun, intro=self.about, trial=trial)
 
     @property
@@ -477,6 +497,7 @@ def _routes(kind: _Kind) -> tuple[Route, ...]:
 ROUTES: Final = (
     Route(CATALOGUE, page(show_catalogue), methods=["GET"], name="ConsoleCatalogue"),
     *prices.ROUTES,
+    *proposals.ROUTES,
     *lookup_revisions.ROUTES,
     *(route for kind in KINDS for route in _routes(kind)),
 )

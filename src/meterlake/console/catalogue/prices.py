@@ -9,6 +9,7 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console.catalogue.proposals import propose
 from meterlake.console.shell.addresses import address_of
 from meterlake.console.shell.entity_forms import label_of
 from meterlake.console.shell.numbers import needed_number, typed_number
@@ -101,9 +102,12 @@ def _factors(text: str, decimal: str) -> Iterator[dict[str, Any]]:
 
 
 async def apply_prices(visit: Visit) -> Response:
-    """Change the prices that the person has looked at."""
+    """Change the prices that the person has looked at, or propose that."""
     body = {**_asked(visit), "review": visit.field("review")}
     del body["effectMonth"]
+    if visit.field("action") == "propose":
+        del body["review"]
+        return await propose(visit, {"scale": {k: v for k, v in body.items() if v is not None}})
     kept = {name: value for name, value in body.items() if value is not None}
     done = await visit.api.send("POST", "/pricings/scale/apply", kept)
     said = (

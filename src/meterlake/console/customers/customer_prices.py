@@ -1,4 +1,4 @@
-"""Another price for a customer: what it would do to two months' bills first, then from a day on."""
+"""Another price, of a customer or of all: what it would do to two months' bills, then from a day on."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,11 +9,13 @@ from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
+from meterlake.console.catalogue.proposals import propose
 from meterlake.console.customers.customer_things import CUSTOMERS
 from meterlake.console.shell.numbers import typed_number
 from meterlake.console.shell.page import Visit, page_routes
 from meterlake.model.values.period import Month, format_instant, midnight
 
+_PRICINGS: Final = "/console/catalogue/pricings"
 # Empty rows of the form, for bands more than the price has.
 _MORE_BANDS: Final = 2
 _BANDS_MAX: Final = 100
@@ -21,22 +23,22 @@ _BAND: Final = ("lowerLimit", "unitPrice", "fixedPrice")
 
 
 async def show_price(visit: Visit, effect: Mapping[str, Any] | None = None) -> Response:
-    """One price of a customer, the form for another one, and what that would do.
+    """One price, the form for another one, and what that would do to a customer, or to all.
 
     Args:
         visit: Whose page it is.
         effect: What the bills would come to with what was typed.
     """
     path = visit.request.path_params
-    customer, price = await asyncio.gather(
-        visit.api.get(f"/accounts/{path['id']}"), visit.api.get(f"/pricings/{path['price']}")
-    )
+    price = await visit.api.get(f"/pricings/{path['price']}")
+    customer = await visit.api.get(f"/accounts/{path['id']}") if "id" in path else None
     named, others, currency = await asyncio.gather(
-        _priced(visit, price), _others(visit, price, customer["id"]), _currency(visit, price)
+        _priced(visit, price), _others(visit, price, path.get("id", "")), _currency(visit, price)
     )
     return visit.page(
         "customers/price.html",
         customer=customer,
+        place=_place(visit),
         price=price,
         named=named,
         others=others,
@@ -47,6 +49,12 @@ async def show_price(visit: Visit, effect: Mapping[str, Any] | None = None) -> R
         typed=_typed(visit),
         bands=[] if effect is None else _bands(visit),
     )
+
+
+def _place(visit: Visit) -> str:
+    """The page that the price was opened from."""
+    path = visit.request.path_params
+    return f"{CUSTOMERS}/{path['id']}" if "id" in path else f"{_PRICINGS}/{path['price']}"
 
 
 def _rows(visit: Visit, price: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -95,14 +103,14 @@ async def _currency(visit: Visit, price: Mapping[str, Any]) -> str:
 
 
 async def change_price(visit: Visit) -> Response:
-    """Calculate what another price would do, or save it as it was looked at."""
+    """Calculate what another price would do, or save or propose it as it was looked at."""
     path = visit.request.path_params
     match visit.field("action"):
         case "try":
             this = Month(visit.today.year, visit.today.month)
             asked = {
                 "pricingBands": _bands(visit),
-                "accountIds": [path["id"]],
+                "accountIds": [path["id"]] if "id" in path else [],
                 "firstMonth": str(this.moved(-1)),
                 "lastMonth": str(this),
             }
@@ -116,10 +124,17 @@ async def change_price(visit: Visit) -> Response:
             }
             await visit.api.send("POST", f"/pricings/{path['price']}/replace", change)
             return visit.go(
-                f"{CUSTOMERS}/{path['id']}",
+                _place(visit),
                 "You saved the price. To take it back, delete the new one in the catalogue, and empty"
                 " the end of the one before.",
             )
+        case "propose":
+            change = {
+                "pricingId": path["price"],
+                "startDate": _start(visit),
+                "pricingBands": _bands(visit),
+            }
+            return await propose(visit, {"price": change})
         case _:
             raise visit.unknown_action("a price")
 
@@ -145,4 +160,7 @@ async def _show(visit: Visit) -> Response:
 
 
 _PATH: Final = f"{CUSTOMERS}/{{id}}/prices/{{price}}"
-ROUTES: Final = (*page_routes(_PATH, _show, change_price, "ConsolePrice"),)
+ROUTES: Final = (
+    *page_routes(_PATH, _show, change_price, "ConsolePrice"),
+    *page_routes(f"{_PRICINGS}/{{price}}/another", _show, change_price, "ConsoleAnotherPrice"),
+)

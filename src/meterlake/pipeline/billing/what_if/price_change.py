@@ -50,19 +50,7 @@ def preview_price_change(organization: Organization, id: str, document: Any) -> 
         accounts=asked.account_ids or None,
         by_month=True,
     )
-    months: dict[tuple[str, str], AmountTotal] = defaultdict(AmountTotal)
-    named: list[Answer] = []
-    with compare_history(organization, choice) as found:
-        for change in found.changes():
-            key = change.key.month, change.key.currency
-            months[key] = months[key].plus(change)
-            if change.difference and len(named) < NAMED_MAX:
-                named.append(change.to_wire())
-        return {
-            **found.summary.to_wire(),
-            "byMonth": _month_rows(months),
-            "changes": named,
-        }
+    return _effect(organization, choice)
 
 
 def proposal_effect(organization: Organization, id: str) -> Answer:
@@ -81,20 +69,29 @@ def proposal_effect(organization: Organization, id: str) -> Answer:
     today = local_date(organization.now(), tz)
     this = Month(today.year, today.month)
     choice = WhatIfChoice(this.moved(-1), this, documents, by_month=True)
+    return _effect(organization, choice)
+
+
+def _effect(organization: Organization, choice: WhatIfChoice) -> Answer:
+    """The bills of months before and after: by month, by customer, and what differs of each."""
     months: dict[tuple[str, str], AmountTotal] = defaultdict(AmountTotal)
     accounts: dict[tuple[str, str, str], AmountTotal] = defaultdict(AmountTotal)
+    named: list[Answer] = []
     with compare_history(organization, choice) as found:
         for change in found.changes():
             key = change.key
             months[key.month, key.currency] = months[key.month, key.currency].plus(change)
             of = key.account, key.currency, key.month
             accounts[of] = accounts[of].plus(change)
+            if change.difference and len(named) < NAMED_MAX:
+                named.append(change.to_wire())
         moved = {of: total for of, total in accounts.items() if total.difference}
         return {
             **found.summary.to_wire(),
             "byMonth": _month_rows(months),
             "customersChanged": len({account for account, _, _ in moved}),
             "byCustomer": _customer_rows(moved),
+            "changes": named,
         }
 
 
