@@ -89,6 +89,13 @@ def test_a_line_opens_to_its_days_its_sql_and_its_measurements(finance):
     assert "<pre><code>SELECT sum(m.&#34;measure.gb&#34;)" in finance.page.text
     assert re.search(r"\d+\.csv \d+ ", finance.text)
     assert "How the amount follows" in finance.text
+    assert "Round to the nearest, to 2 places" in finance.text
+    place = finance.path
+    finance.go(link(finance, "All measurements of this line (JSON)"))
+    uids = [each["uid"] for each in finance.page.json()["data"]]
+    assert len(uids) > 1
+    assert "There are more than these. Show up to 1,000" in finance.go(f"{place}?rows=1")
+    assert set(uids) <= set(finance.go(f"{place}?rows=1000").split())
 
 
 def test_the_bills_of_a_customer_follow_each_other(finance):
@@ -138,7 +145,10 @@ def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
     assert "Credit put on the bill acme, 2026-09 2.50 USD" in finance.text
     finance.go(f"{CONSOLE}/access/log?kinds=bills&format=csv")
     assert ",Ada Lovelace,Approved," in finance.page.text
-    assert "USER_" not in finance.page.text
+    # The name stands where a person reads it; the id is the last column.
+    assert re.findall(r"USER_\S+", finance.page.text) == re.findall(
+        r"(?<=,)USER_[0-9a-f-]{36}$", finance.page.text.replace("\r", ""), re.MULTILINE
+    )
     finance.go(path)
     finance.go(link(finance, "All versions"))
     assert "Ada Lovelace" in finance.text

@@ -170,7 +170,7 @@ def test_a_customer_shows_prices_usage_spend_bills_and_who_did_what(eve, ids):
     assert "<svg" in eve.page.text
     assert "Spent so far" in eve.text
     assert "31.00" in eve.text
-    assert "from 100" in eve.text
+    assert "above 100" in eve.text
     assert "Customer updated: Acme" in eve.text
     assert "Ada Lovelace" in eve.text
     assert "daysBeforeBillDue : nothing → 21" in eve.text
@@ -194,7 +194,7 @@ def test_a_price_of_the_plan_stands_instead_of_its_templates(world, eve, ids):
     )
     eve.go(f"{CUSTOMERS}/{ids['acme']}")
 
-    assert "from 100" in eve.text
+    assert "above 100" in eve.text
     assert "9.00" not in eve.text
 
 

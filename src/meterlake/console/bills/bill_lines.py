@@ -32,8 +32,12 @@ async def show_line(visit: Visit) -> Response:
     places = {each["id"]: number for number, each in enumerate(bill["lineItems"])}
     if line_id not in places:
         raise ApiRefusalError(404, "the bill has no such line any more; open the bill again")
+    if visit.query("format") == "json":
+        file = await visit.api.get(f"/bills/{id_}/lineitems/{line_id}/usage/json")
+        return visit.go(file["downloadUrl"])
+    rows = visit.query("rows") or _MEASUREMENTS
     found = await visit.api.get(
-        f"/bills/{id_}/explain", line=line_id, days=True, newest=True, rows=_MEASUREMENTS
+        f"/bills/{id_}/explain", line=line_id, days=True, newest=True, rows=rows
     )
     place = places[line_id]
     # Of the total, this line alone; the others are only named there.
