@@ -2,6 +2,9 @@
 
     PYTHONPATH=src:. python tests/benchmarks/console.py --home FOLDER   # made if it is not there
     PYTHONPATH=src:. python tests/benchmarks/console.py --small         # a quick look
+    PYTHONPATH=src:. python tests/benchmarks/console.py --lists         # lists of 100,000 accounts only
+
+With `--lists` the home has the accounts alone, each with a name of its own and without a bill.
 
 The home has 1,000 organizations. One of them has 100,000 accounts, each with ten priced sums of a meter
 and with 100 measurements of September, which are billed; the others are small and quiet.
@@ -15,6 +18,7 @@ import argparse
 import asyncio
 import re
 import resource
+import sqlite3
 import statistics
 import tempfile
 import time
@@ -52,6 +56,19 @@ def make_home(home: Path, accounts: int, each: int, organizations: int) -> None:
         assert bill(stores.find_organization(), bills.MONTH).failures == []
     if organizations > 1:
         make_many(Settings(home=home), organizations - 1)
+
+
+def make_accounts(home: Path, accounts: int) -> None:
+    """A home of accounts with names, addresses and purchase orders in an order of their own."""
+    bills.make_home(home, accounts, 1)
+    # In no order, and always the same.
+    number = "CAST(substr(code, 9) AS INTEGER) * 7919 % 1000003"
+    with sqlite3.connect(home / "state.sqlite") as connection:
+        connection.execute(
+            f"""UPDATE entity SET body = json_set(body, '$.name', 'Customer ' || ({number}),
+                '$.emailAddress', 'bills@' || ({number}) || '.example',
+                '$.purchaseOrderNumber', 'PO ' || ({number})) WHERE kind = 'Account'"""
+        )
 
 
 # ---- what is measured -------------------------------------------------------------------------
@@ -223,28 +240,51 @@ async def measure_first_page(found: Console) -> None:
 
 async def measure_lists(found: Console, repeat: int, deep: int) -> None:
     """Print what pages of the longest list take beside the call of the API."""
-    path, token = f"/organizations/{found.org_id}/accounts", None
+    path = f"/organizations/{found.org_id}/accounts"
     found.calls.take()
     await found.client.get(f"{CONSOLE}/customers")
     bearer = {"Authorization": found.calls.take()[-1].headers["Authorization"]}
-    for _ in range(deep):
-        query = {"pageSize": 100, **({"nextToken": token} if token else {})}
-        answer = (await found.client.get(path, params=query, headers=bearer)).json()
-        token = answer.get("nextToken")
-        if not token:
-            break
+    token = await _deep(found, path, bearer, deep, {})
+    by_name = {"sort": "name", "order": "DESC"}
+    deep_by_name = await _deep(found, path, bearer, deep, {"sortBy": "name", "sortOrder": "DESC"})
     pages = {
         "first": {},
         f"after {deep * 100:,} rows": {"page": token},
-        "sorted by name": {"sort": "name", "order": "DESC"},
+        "sorted by name": by_name,
+        f"sorted by name, after {deep * 100:,} rows": {**by_name, "page": deep_by_name},
+        "sorted by currency": {"sort": "currency", "order": "ASC"},
+        "narrowed to a few": {"called": "customer 77777"},
+        "narrowed to none": {"called": "nobody"},
+        "narrowed to all, sorted by name": {"called": "c", **by_name},
     }
     print("| customers | page, CPU | its calls, CPU | more |\n|---|---|---|---|")
     for name, query in pages.items():
         kept = {key: value for key, value in query.items() if value}
         shown, calls = await found.repeat(f"{CONSOLE}/customers?{urlencode(kept)}", repeat)
-        own, called = (1000 * min(each.cpu for each in some) for some in (shown, calls))
-        print(f"| {name} | {own:.0f} ms | {called:.0f} ms | {own - called:.0f} ms |")
+        _print_list(name, shown, calls)
+    for name, text in (("few", "customer 77777"), ("nothing", "nobody"), ("all", "c")):
+        shown, calls = await found.repeat(f"{CONSOLE}/search?{urlencode({'q': text})}", repeat)
+        _print_list(f"search in the head that finds {name}", shown, calls)
     print(f"(goal: at most {LIST_MAX_MS} ms more)")
+
+
+def _print_list(name: str, shown: list[Spent], calls: list[Spent]) -> None:
+    own, called = (1000 * min(each.cpu for each in some) for some in (shown, calls))
+    print(f"| {name} | {own:.0f} ms | {called:.0f} ms | {own - called:.0f} ms |", flush=True)
+
+
+async def _deep(
+    found: Console, path: str, bearer: dict[str, str], deep: int, order: dict[str, str]
+) -> str | None:
+    """The token of the page behind so many pages of the API."""
+    token = None
+    for _ in range(deep):
+        query = {"pageSize": 100, **order, **({"nextToken": token} if token else {})}
+        answer = (await found.client.get(path, params=query, headers=bearer)).json()
+        token = answer.get("nextToken")
+        if not token:
+            break
+    return token
 
 
 async def measure_documents(found: Console) -> None:
@@ -269,9 +309,14 @@ async def measure_documents(found: Console) -> None:
     )
 
 
-async def measure(home: Path, repeat: int, deep: int, skip: list[str]) -> None:
-    """Print all."""
+async def measure(
+    home: Path, repeat: int, deep: int, skip: list[str], *, lists_only: bool = False
+) -> None:
+    """Print all, or of lists alone."""
     async with console(home) as found:
+        if lists_only:
+            await measure_lists(found, repeat, deep)
+            return
         if "months" not in skip:
             await measure_first_page(found)
         await measure_lists(found, repeat, deep)
@@ -286,6 +331,7 @@ def main() -> None:
     )
     parser.add_argument("--home", type=Path, help="made if it is not there, and kept")
     parser.add_argument("--small", action="store_true", help="20 accounts and 2 organizations")
+    parser.add_argument("--lists", action="store_true", help="of 100,000 accounts, without bills")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument(
         "--skip",
@@ -297,9 +343,11 @@ def main() -> None:
     size, deep = ((20, 10, 2), 1) if options.small else ((100_000, 100, 1000), 500)
     with tempfile.TemporaryDirectory(prefix="meterlake-console-") as folder:
         home = (options.home or Path(folder, "home")).absolute()
-        if not home.exists():
+        if not home.exists() and options.lists:
+            make_accounts(home, size[0])
+        elif not home.exists():
             make_home(home, *size)
-        asyncio.run(measure(home, options.repeat, deep, options.skip))
+        asyncio.run(measure(home, options.repeat, deep, options.skip, lists_only=options.lists))
 
 
 if __name__ == "__main__":

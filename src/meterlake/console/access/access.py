@@ -53,7 +53,7 @@ _LOGGED: Final = (
         "plans",
         "policyGrants",
     ),
-    *("pricings", "products", "runs", "webhookDestinations"),
+    *("pricings", "products", "runs", "webhooks"),
 )
 # What is no entity has another page than its changes.
 _ELSEWHERE: Final = {

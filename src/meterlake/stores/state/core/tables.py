@@ -182,6 +182,7 @@ ENTITY: Final = Table(
     Column("modified", RecordInstant, nullable=False),
     Column("modified_by", Text, nullable=False),
     UniqueConstraint("org", "kind", "code", name="entity_code"),
+    # Accounts have five more, in the order of expressions: `v0046_accounts_in_order`.
     Index("entity_newest", "org", "kind", "created", "id"),
 )
 

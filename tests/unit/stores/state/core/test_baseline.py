@@ -23,6 +23,8 @@ from tests.migrations import REVISIONS, changing, lost_rows, rows, rows_of_table
 
 # The first, those of the homes that are stored, one with each table that has changed since, the last.
 SOME = ("0001", "0011", "0013", "0034", "0040")
+# SQLAlchemy reads no indexes of expressions; `schema` compares them.
+pytestmark = pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based")
 ORGANIZATIONS = 2
 INSTANT = "VARCHAR(27)"
 # What columns hold of which not every value does.
