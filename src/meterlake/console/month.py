@@ -193,7 +193,7 @@ async def show_month(visit: Visit) -> Response:
     """The page of a month."""
     month = Month.parse(visit.request.path_params["month"])
     closing, jobs, _ = await asyncio.gather(
-        visit.api.get(f"/closings/{month}"),
+        visit.api.get(f"/closings/{month}", open="NOW" if visit.query("open") else "KNOWN"),
         visit.api.find("/billjobs", pageSize=_JOBS),
         visit.people(),
     )

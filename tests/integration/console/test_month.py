@@ -15,7 +15,7 @@ from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, MONTH, a_console
-from tests.homes import HEADER, csv_row
+from tests.homes import HEADER, configure, csv_row
 from tests.people import allow
 
 PAGE = f"{CONSOLE}/months/{MONTH}"
@@ -145,3 +145,31 @@ def test_a_part_that_finds_the_work_ended_has_the_whole_page_loaded_again(ada):
     answer = ada.client.get(f"{CONSOLE}/months/2031-06", headers=asked)
     assert answer.headers["HX-Refresh"] == "true"
     assert "HX-Refresh" not in ada.client.get(f"{CONSOLE}/months/2031-06").headers
+
+
+def test_a_month_of_many_customers_is_billed_for_its_page_when_somebody_asks(tmp_path):
+    """Above 500 accounts, the page shows what is known, and says of when that is."""
+    more = [
+        {"code": f"more{number}", "name": "More", "emailAddress": "m@example.com"}
+        for number in range(510)
+    ]
+    with a_console(tmp_path) as found:
+        configure(found.home.organization, accounts=more)
+        rows = csv_row("late", "3", "more7", ts="2026-09-05T00:00:00Z")
+        assert found.home.ingest("late.csv", HEADER + rows).rejected == 0
+        found.join("ada@example.com", allow())
+        ada = found.browser("ada@example.com")
+        ada.go(PAGE)
+        assert "something changed since" in ada.text
+        assert "more7" not in ada.text
+        ada.go(re.search(rf'href="({PAGE}[^"]*open=now)"', ada.page.text)[1])
+        assert "more7" in ada.text
+        assert "Calculate now" not in ada.text
+        # It is known now, until something is written again.
+        ada.go(PAGE)
+        assert "more7" in ada.text
+        assert "Calculate now" not in ada.text
+        configure(found.home.organization, products=[{"code": "other", "name": "Other"}])
+        ada.go(PAGE)
+        assert "more7" in ada.text
+        assert "something changed since" in ada.text

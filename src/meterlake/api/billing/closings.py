@@ -34,16 +34,20 @@ from meterlake.stores import Organization, Stores
 _CLOSING: Final = f"{ORGANIZATION}/closings/{{month}}"
 _UPDATE: Final = "config:update"
 PAGE_MAX: Final = 100
+# Whether what is open may be what was known before.
+_OPEN: Final = {"NOW": False, "KNOWN": True}
 
 
 async def _get(call: Call) -> Any:
     """What is said of a month is said of all its bills."""
     permit_all(call, RETRIEVE)
-    return await call.run(_describe, call.organization, call.path["month"])
+    known = call.query.one_of("open", _OPEN, False)
+    return await call.run(_describe, call.organization, call.path["month"], known)
 
 
-def _describe(organization: Organization, month: str) -> Document:
-    return describe_closing(organization, month_named(organization, month))
+def _describe(organization: Organization, month: str, known: bool) -> Document:
+    found = month_named(organization, month)
+    return describe_closing(organization, found, is_known_enough=known)
 
 
 async def _review(call: Call) -> Any:

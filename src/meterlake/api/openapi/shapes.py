@@ -367,7 +367,7 @@ SHAPES: Final[dict[str, Shape]] = {
         optional=True,
     ),
     "ApplyChangeProposal": Shape(gives=change_proposals.ChangeProposalResponse),
-    "GetClosing": Shape(gives=closings.ClosingResponse),
+    "GetClosing": Shape(gives=closings.ClosingResponse, query=(text("open", "NOW", "KNOWN"),)),
     "ReviewClosing": Shape(
         takes=closings.ClosingReviewRequest, gives=closings.ClosingPendingResponse
     ),

@@ -220,7 +220,9 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         (
             "Where it stands, its bills, the largest 200, and what is open about them. `review` names"
             " the bills and quantities that wait for an approval. `pending` is what the worker does,"
-            " `failed` why it could not. `month` is such as 2026-10, or `last`."
+            " `failed` why it could not. `month` is such as 2026-10, or `last`. For what is open, the month is"
+            " billed once more if something was written since `openAt`; with `open=KNOWN` that is left out for more"
+            " than 500 accounts, and `openIsCurrent` says whether it is as of now."
         ),
     ),
     "ReviewClosing": (

@@ -140,6 +140,8 @@ class ClosingResponse(Value):
     totals: tuple[ClosingTotalResponse, ...]
     bills: tuple[ClosingBillResponse, ...]
     open: tuple[ClosingOpenResponse, ...]
+    open_at: Instant | None = None
+    open_is_current: bool
     left: tuple[ClosingLeftResponse, ...]
     reopenings: tuple[ClosingReopeningResponse, ...]
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 from typing import Final
 
 from meterlake.model.bills.jobs import BILL_IDS, KIND, BillOrder
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.recurrence import DayRange
-from meterlake.model.errors import Conflict
+from meterlake.model.errors import Conflict, Required
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.run import Billed, BillResult
 from meterlake.pipeline.billing.two_persons import refuse_own_work
@@ -25,6 +26,7 @@ from meterlake.stores.state.jobs import JobFilters
 # The member of a job's result with the versions of its bills, if somebody was shown them.
 SHOWN: Final = "shown"
 _JOBS_AT_ONCE: Final = 20
+_JOBS_MAX: Final = 200
 _ONE_DAY: Final = timedelta(days=1)
 
 
@@ -142,6 +144,23 @@ def _find_shown(
                 del left[id_]
                 newest = newest or job
     return shown, newest
+
+
+def newest_job_of_month(organization: Organization, month: Month) -> Job | None:
+    """The newest of the last jobs that made the bills of a month, of all accounts; None if none did."""
+    return next((job for job in islice(_jobs(organization), _JOBS_MAX) if _is_of(job, month)), None)
+
+
+def _is_of(job: Job, month: Month) -> bool:
+    try:
+        order = BillOrder.from_wire(job.parameters)
+    except Required:  # Of an older version.
+        return False
+    days = order.days or order.request.days
+    if days is None or order.chosen_accounts is not None or order.bill_ids:
+        return False
+    # A job of one date makes all that end on it: mostly those of the month's last day.
+    return days.first < month.after and month.first < days.after
 
 
 def _jobs(organization: Organization) -> Iterator[Job]:

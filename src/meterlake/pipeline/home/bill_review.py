@@ -4,7 +4,7 @@ import shlex
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, Self
@@ -27,7 +27,7 @@ from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.pipeline.billing.late_usage.lists import list_all_late
 from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
-from meterlake.pipeline.billing.shown_bills import Approval
+from meterlake.pipeline.billing.shown_bills import Approval, newest_job_of_month
 from meterlake.pipeline.ingest.expected_files import missing_files, overdue_files
 from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
@@ -36,13 +36,15 @@ from meterlake.stores import Organization
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.state.billing.bills.totals import PaidUnits, paid_units, read_bill_totals
 from meterlake.stores.state.billing.calculations.pins import last_transaction
-from meterlake.stores.state.core.account_names import by_id
+from meterlake.stores.state.core.account_names import by_id, count_accounts
 
 _ONE_DAY: Final = timedelta(days=1)
 _MONTH: Final = "{month}"
 # What means something between double quotes of a shell.
 _SHELL_SIGNS: Final = frozenset('"$`\\!')
 _KNOWN_MAX: Final = 16
+# Accounts of which a month is billed within about a second.
+_AT_ONCE_MAX: Final = 500
 # What nobody has to look at: usage that a filter leaves out on purpose.
 _INTENDED: Final = (Uncovered.FILTERED,)
 
@@ -82,6 +84,25 @@ class _Mark(NamedTuple):
     day: date
 
 
+class KnownPoints(NamedTuple):
+    """What is open about the bills of a month.
+
+    Attributes:
+        at: When the month was billed for it; None if nobody did yet.
+        is_current: Whether nothing was written since that bills are made of.
+    """
+
+    findings: list[ReviewFinding]
+    at: datetime | None
+    is_current: bool
+
+
+class _KnownReview(NamedTuple):
+    mark: _Mark
+    at: datetime
+    outcome: RunOutcome
+
+
 class KnownReviews:
     """What billing months once more came to the last times: pages ask for it again and again.
 
@@ -89,27 +110,56 @@ class KnownReviews:
     organization has a line for each account with usage that has no price.
     """
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._known: OrderedDict[tuple[Path, str, Month], tuple[_Mark, RunOutcome]] = OrderedDict()
+    def __init__(self, at_once_max: int = _AT_ONCE_MAX) -> None:
+        """Know nothing yet.
 
-    def review(self, organization: Organization, month: Month) -> list[ReviewFinding]:
+        Args:
+            at_once_max: A month of more accounts is billed only for who asks for that.
+        """
+        self._at_once_max = at_once_max
+        self._lock = Lock()
+        self._known: OrderedDict[tuple[Path, str, Month], _KnownReview] = OrderedDict()
+
+    def review(self, organization: Organization, month: Month) -> KnownPoints:
         """As `review_bills`."""
-        with organization.reading() as reader:
-            written = last_transaction(reader)
-        mark = _Mark(written, organization.lake.snapshot(), organization.stores.now().date())
-        key = organization.stores.home, organization.id, month
+        mark, known = self._find(organization, month)
         review = _BillReview.open(organization, month)
-        with self._lock:
-            before, outcome = self._known.get(key, (None, None))
-        if outcome is None or before != mark:
-            outcome = review.calculate()
+        if known is None or known.mark != mark:
+            known = _KnownReview(mark, organization.now(), review.calculate())
             with self._lock:
-                self._known[key] = mark, outcome
+                key = organization.stores.home, organization.id, month
+                self._known[key] = known
                 self._known.move_to_end(key)
                 while len(self._known) > _KNOWN_MAX:
                     self._known.popitem(last=False)
-        return review.findings(outcome)
+        return KnownPoints(review.findings(known.outcome), known.at, is_current=True)
+
+    def look(self, organization: Organization, month: Month) -> KnownPoints:
+        """The same as far as it is known: of many accounts, the month is not billed for it.
+
+        What billing says is then as it was the last time, here or in the newest job of the month.
+        What stands in State and in the lake is as it is.
+        """
+        mark, known = self._find(organization, month)
+        if known is not None and known.mark == mark:
+            return self.review(organization, month)
+        with organization.reading() as reader:
+            if count_accounts(reader) <= self._at_once_max:
+                return self.review(organization, month)
+        if known is not None:
+            findings = _BillReview.open(organization, month).findings(known.outcome)
+            return KnownPoints(findings, known.at, is_current=False)
+        job = newest_job_of_month(organization, month)
+        found = review_approval(organization, month, Approval(job=job))
+        return KnownPoints(found, None if job is None else job.finished, is_current=False)
+
+    def _find(self, organization: Organization, month: Month) -> tuple[_Mark, _KnownReview | None]:
+        with organization.reading() as reader:
+            written = last_transaction(reader)
+        mark = _Mark(written, organization.lake.snapshot(), organization.stores.now().date())
+        with self._lock:
+            key = organization.stores.home, organization.id, month
+            return mark, self._known.get(key)
 
 
 def review_result(

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.unbilled import ReviewFinding
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Conflict
 from meterlake.model.values.money import ZERO
@@ -19,7 +18,7 @@ from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.home.bill_review import KnownReviews, late_files_error
+from meterlake.pipeline.home.bill_review import KnownPoints, KnownReviews, late_files_error
 from meterlake.pipeline.home.closing import (
     OPERATIONS,
     Closing,
@@ -111,11 +110,20 @@ class ClosingRequest:
         )
 
 
-def describe_closing(organization: Organization, month: Month) -> Document:
-    """Where the closing of a month stands, its bills, and what is open about them."""
+def describe_closing(
+    organization: Organization, month: Month, *, is_known_enough: bool = False
+) -> Document:
+    """Where the closing of a month stands, its bills, and what is open about them.
+
+    Args:
+        organization: The organization.
+        month: The month.
+        is_known_enough: Whether what is open may be what was known before; see `KnownReviews.look`.
+    """
     closing = Closing(organization, month, SYSTEM)
     job, done, status = _newest(organization, month), closing.outcomes(), _status(closing)
     bills, made = bills_of_month(closing), done.get(ClosingStep.BILL, {})
+    points = _open_points(closing, is_known_enough=is_known_enough)
     found = {
         "month": str(month),
         "status": status.value,
@@ -128,7 +136,9 @@ def describe_closing(organization: Organization, month: Month) -> Document:
         "billCount": len(bills),
         "totals": _totals(organization, month),
         "bills": [each.to_wire() for each in bills[:_BILLS_MAX]],
-        "open": [each.to_wire() for each in _open_points(closing)],
+        "open": [each.to_wire() for each in points.findings],
+        "openAt": points.at,
+        "openIsCurrent": points.is_current,
         "left": list(made.get("left", ())),
         "reopenings": [
             {
@@ -152,9 +162,12 @@ def _steps(
     ]
 
 
-def _open_points(closing: Closing) -> list[ReviewFinding]:
+def _open_points(closing: Closing, *, is_known_enough: bool) -> KnownPoints:
     """What is open about the bills; of a month that has not begun there is nothing to look at."""
-    return _REVIEWS.review(closing.organization, closing.month) if closing.has_begun else []
+    if not closing.has_begun:
+        return KnownPoints([], None, is_current=True)
+    look = _REVIEWS.look if is_known_enough else _REVIEWS.review
+    return look(closing.organization, closing.month)
 
 
 def _totals(organization: Organization, month: Month) -> list[Document]:
