@@ -66,7 +66,8 @@ def list_runs(
         for each in named:
             options.output.line(each)
     else:
-        options.output.rows(named, _COLUMNS, empty="No runs.")
+        shown = [{**each, "status": each.get("outcome", each["status"])} for each in named]
+        options.output.rows(shown, _COLUMNS, empty="No runs.")
 
 
 def _filters(status: str | None) -> "JobFilters":

@@ -73,6 +73,7 @@ def done_of(run: Mapping[str, Any]) -> tuple[int, int] | None:
 
 async def _with_times(visit: Visit, rows: list[dict[str, Any]]) -> None:
     for row in rows:
+        row["status"] = row.get("outcome", row["status"])
         row["took"] = time_taken(row, visit.now)
         row["kind"] = dict(_KINDS).get(row["kind"], row["kind"])
 

@@ -67,6 +67,8 @@ def test_a_run_that_could_not_bill_some_says_so(world):
     assert "1 customer failed: account acme: a price is missing" in ada.text
 
     ada.go(f"{RUNS}/{job.id}")
+    assert "Partly failed 1 customer failed" in ada.text
+    assert "Complete" not in ada.text
     assert "1 customer failed: account acme: a price is missing" in ada.text
 
 

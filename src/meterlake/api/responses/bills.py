@@ -373,6 +373,15 @@ class BillJobFailure(Value):
     reason: Text
 
 
+class BillJobOutcome(StrEnum):
+    """How a job of bills ended; one that failed and one that was cancelled have one `status`."""
+
+    COMPLETE = "COMPLETE"
+    PARTLY_FAILED = "PARTLY_FAILED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
 class BillJobResponse(Envelope):
     """The job of bills: what was asked for, how far it is, and which bills it made."""
 
@@ -392,6 +401,7 @@ class BillJobResponse(Envelope):
     week_epoch: Day | None = None
     day_epoch: Day | None = None
     status: BillJobStatus | None = None
+    outcome: BillJobOutcome | None = None
     total: Integer | None = None
     pending: Integer | None = None
     type: BillJobType | None = None

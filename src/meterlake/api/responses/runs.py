@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Any
 
+from meterlake.api.responses.bills import BillJobOutcome
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Flag, Id, Instant, Integer, Text
 from meterlake.stores.state import JobStatus
@@ -40,6 +41,7 @@ class RunResponse(Value):
     subject: Text
     about_id: Text | None = None
     status: JobStatus
+    outcome: BillJobOutcome | None = None
     attempt: Integer | None = None
     progress: dict[str, Any] | None = None
     error: Text | None = None

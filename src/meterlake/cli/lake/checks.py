@@ -135,8 +135,8 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
 
     Example: `meterlake check alerts`
     """
-    from meterlake.pipeline.events.alerts import check_alerts
     from meterlake.pipeline.events.events import get_event
+    from meterlake.pipeline.home.alerts import check_alerts
     from meterlake.pipeline.ingest.reporting import report
 
     with options.open() as organization:

@@ -20,6 +20,7 @@ from meterlake.model.values.counted import counted
 from meterlake.model.values.period import Month
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill.background import BackfillAction, submit_restart, submit_step
+from meterlake.pipeline.billing.jobs.documents import outcome_of
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, refuse_too_many, submit_order
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.documents.bundle_jobs import BILL_DOCUMENTS
@@ -258,6 +259,7 @@ def _document(job: Job, subject: str) -> Document:
         "subject": subject,
         "aboutId": job.parameters.get(about) if about else None,
         "status": job.status.value,
+        "outcome": outcome_of(job) if job.kind == JobKind.BILL else None,
         "attempt": job.attempt or None,
         "progress": job.progress or None,
         "error": job.error or job.result.get("failureReason") or _failed_in_part(job),

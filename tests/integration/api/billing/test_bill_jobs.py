@@ -352,6 +352,7 @@ def test_an_account_that_cannot_be_billed_stops_no_other(server, jobs):
     failures = [{"account": "acme", "reason": REFUSED}]
     assert (job["status"], job["failures"]) == ("COMPLETE", failures)
     assert (job["total"], job["pending"], job["failureCount"]) == (2, 0, 1)
+    assert (job["status"], job["outcome"]) == ("COMPLETE", "PARTLY_FAILED")
     assert told[0]["m3terEvent"]["eventData"]["newDto"]["failures"] == job["failures"]
     assert told[0]["m3terEvent"]["eventData"]["oldDto"]["status"] == "RUNNING"
 

@@ -38,8 +38,23 @@ STATUSES: Final = {
     "COMPLETE": (JobStatus.COMPLETE,),
     "CANCELLED": (JobStatus.CANCELLED, JobStatus.FAILED),
 }
+_OUTCOMES: Final = {
+    JobStatus.COMPLETE: "COMPLETE",
+    JobStatus.FAILED: "FAILED",
+    JobStatus.CANCELLED: "CANCELLED",
+}
 # Of the statuses that are one to State: whether the bills of the job are counted.
 COUNTED: Final = {_INITIALIZING: False, _RUNNING: True}
+
+
+def outcome_of(job: Job) -> str | None:
+    """How a job of bills ended, in a word; None as long as it has not ended.
+
+    The published statuses have none for a job that billed some customers and could not bill others.
+    """
+    if job.status is JobStatus.COMPLETE and job.result.get("failed"):
+        return "FAILED" if job.result.get("billIds") == [] else "PARTLY_FAILED"
+    return _OUTCOMES.get(job.status)
 
 
 def job_document(job: Job) -> dict[str, Any]:
@@ -55,6 +70,7 @@ def job_document(job: Job) -> dict[str, Any]:
         "id": job.id,
         "version": job.version,
         "status": status,
+        "outcome": outcome_of(job),
         **{name: job.progress.get(name) for name in (TOTAL, PENDING)},
         "error": job.error,
         MESSAGE: job.result.get(MESSAGE),
