@@ -10,7 +10,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.events.alerts import check_alerts
+from meterlake.pipeline.home.alerts import check_alerts
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.reporting import report
 

@@ -7,9 +7,9 @@ from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.work.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order, background
-from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.export.run import run_export, submit_export
+from meterlake.pipeline.home.alerts import check_alerts
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.ingest.uploads import announce, get_job, settle
 from meterlake.stores.state.core.pages import Page

@@ -28,10 +28,10 @@ from meterlake.pipeline.billing.balances.scheduled_transactions import (
 from meterlake.pipeline.billing.jobs.approval import approve_due
 from meterlake.pipeline.billing.jobs.documents import BillJobSource
 from meterlake.pipeline.billing.jobs.schedule import submit_scheduled
-from meterlake.pipeline.events.alerts import LakeWatch
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
+from meterlake.pipeline.home.alerts import LakeWatch
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.home.letters import try_letters
 from meterlake.pipeline.ingest.drop import ingest_inbox

@@ -19,7 +19,7 @@ from meterlake.model.customers.balances import (
     BalanceChargeSchedule,
     BalanceTransactionSchedule,
 )
-from meterlake.pipeline.events.alerts import LakeWatch
+from meterlake.pipeline.home.alerts import LakeWatch
 from meterlake.pipeline.ingest.drop_folder import DropFolders
 from meterlake.pipeline.jobs.turns import Ask, KnownOrganizations, RoundQuestion
 from meterlake.stores import Stores

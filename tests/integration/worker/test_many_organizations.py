@@ -12,8 +12,8 @@ from sqlalchemy import event, insert
 from meterlake.model.catalog.catalog import Product
 from meterlake.model.work.export_request import KIND as EXPORT
 from meterlake.model.work.jobs import JobKind
-from meterlake.pipeline.events.alerts import _limits
 from meterlake.pipeline.events.reader import read_log
+from meterlake.pipeline.home.alerts import _limits
 from meterlake.pipeline.ingest.drop_folder import DropFolder, DropFolders
 from meterlake.pipeline.jobs.turns import KnownOrganizations, RoundQuestion, give_turns
 from meterlake.stores.files.segments import mark_lakes, marked_lakes

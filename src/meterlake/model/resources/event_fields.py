@@ -105,6 +105,7 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
         "lastDateInBillingPeriod": STRING,
         "message": STRING,
         "monthEpoch": STRING,
+        "outcome": STRING,
         "pending": INT,
         "status": STRING,
         "targetCurrency": STRING,
@@ -251,6 +252,13 @@ ALERTS: Final[Mapping[str, Mapping[str, str]]] = {
         "meterCode": STRING,
         "lastReceived": STRING,
         "hours": DOUBLE,
+    },
+    "ingest.overduefile.alert": {
+        **_ALERT,
+        "name": STRING,
+        "pattern": STRING,
+        "period": STRING,
+        "due": STRING,
     },
     "ingest.rejectrate.alert": {
         **_ALERT,

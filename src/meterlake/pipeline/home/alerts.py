@@ -1,4 +1,4 @@
-"""Alerts: meters that get nothing any more, and too many rejected rows: the verb `check_alerts`.
+"""Alerts: silent meters, too many rejected rows, overdue files: the verb `check_alerts`.
 
 The limits are settings of the home; custom fields of a meter or of the organization replace them.
 """
@@ -11,14 +11,20 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.configuration.organization import CustomFields, custom_value
+from meterlake.model.configuration.organization import (
+    CustomFields,
+    OrganizationConfig,
+    custom_value,
+)
 from meterlake.model.measurements.measurement import meter_table
-from meterlake.model.resources.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
+from meterlake.model.resources.events import FRESHNESS_ALERT, OVERDUE_FILE_ALERT, REJECT_RATE_ALERT
 from meterlake.model.values.entity import Record
+from meterlake.model.values.ids import derived_id
 from meterlake.model.values.money import divide
 from meterlake.model.values.period import format_instant, naive
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.events.incidents import resolve
+from meterlake.pipeline.ingest.expected_files import next_due, overdue_files
 from meterlake.stores import Organization, Stores
 from meterlake.stores.lake.backends.location import LakeMarks
 from meterlake.stores.lake.tables import table_names
@@ -33,8 +39,8 @@ LOOK_AGAIN: Final = timedelta(minutes=5)
 # Lakes that nobody has looked at yet, of one round: after an update these are all.
 _NEW_MAX: Final = 100
 # What holds limits of its own.
-_LIMITED: Final = (Meter, CustomFields)
-_ALERTS: Final = (FRESHNESS_ALERT, REJECT_RATE_ALERT)
+_LIMITED: Final = (Meter, CustomFields, OrganizationConfig)
+_ALERTS: Final = (FRESHNESS_ALERT, REJECT_RATE_ALERT, OVERDUE_FILE_ALERT)
 _SINCE: Final = "SELECT max(received_at) FROM lake.{table} WHERE received_at > ?"
 _EVER: Final = "SELECT max(received_at) FROM lake.{table}"
 _RATE: Final = """
@@ -128,8 +134,18 @@ def _resolve(organization: Organization) -> datetime | None:
     with organization.lake.reader() as connection:
         found = dict(_stale_meters(organization.stores, connection, meters, fields, due))
         found |= dict(_rejects(organization, connection, fields, due))
+    found |= dict(_overdue_files(organization))
+    if (coming := next_due(organization)) is not None:
+        due.append(coming)
     resolve(organization, _ALERTS, found)
     return min(due, default=None)
+
+
+def _overdue_files(organization: Organization) -> Iterator[_Alert]:
+    """One for each file of a day or month, so that it is told of once."""
+    for each in overdue_files(organization):
+        told = {"message": f"{each.name} of {each.period} has not come", **each.to_wire()}
+        yield (OVERDUE_FILE_ALERT, derived_id("overdue-file", each.name, each.period)), told
 
 
 def _stale_meters(

@@ -78,6 +78,22 @@ def overdue_files(organization: Organization, month: Month | None = None) -> lis
     return sorted(found, key=lambda each: (each.due, each.name))
 
 
+def next_due(organization: Organization) -> datetime | None:
+    """When the next file is overdue unless it comes; None if the organization expects none."""
+    with organization.reading() as reader:
+        [settings] = [each.entity for each in reader.all(OrganizationConfig)]
+    now, tz = organization.now(), zone(settings.timezone)
+    today = now.astimezone(tz).date()
+    first, after = today - timedelta(days=_DAYS_BACK), today + timedelta(days=_DAYS_BACK)
+    coming = (
+        each.due
+        for expected in settings.expected_files
+        for each in _periods(expected, first, after, tz)
+        if each.due > now
+    )
+    return min(coming, default=None)
+
+
 def _periods(expected: ExpectedFile, first: date, after: date, tz: tzinfo) -> Iterator[OverdueFile]:
     """The files of the days, or months, that are over, as if none of them had come."""
     if expected.every is FileRhythm.DAY:

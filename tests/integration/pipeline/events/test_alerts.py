@@ -2,10 +2,15 @@
 
 import pytest
 
-from meterlake.model.resources.events import FRESHNESS_ALERT, REJECT_RATE_ALERT, fields_of
-from meterlake.pipeline.events.alerts import check_alerts
+from meterlake.model.resources.events import (
+    FRESHNESS_ALERT,
+    OVERDUE_FILE_ALERT,
+    REJECT_RATE_ALERT,
+    fields_of,
+)
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.events.incidents import resolve
+from meterlake.pipeline.home.alerts import LakeWatch, check_alerts
 from meterlake.stores.state.core.pages import Page
 from tests.homes import CALLS, EGRESS, HEADER, a_home, configure, csv_row
 from tests.long_cases import long_after
@@ -144,3 +149,51 @@ def test_two_who_look_at_once_tell_it_once(home):
         resolve(home.organization, (FRESHNESS_ALERT,), {})
 
     assert len(listed(home, REJECT_RATE_ALERT, actioned=True)) == 1
+
+
+@pytest.mark.happens("ingest.overduefile.alert")
+def test_a_file_that_is_overdue_is_told_of_once_for_its_day_until_it_comes(home):
+    today = home.clock.time.date()
+    file = {"name": "Gateway", "pattern": "gate-{date}.csv", "since": today.isoformat()}
+    configure(
+        home.organization, organizationConfig={"daysBeforeBillDue": 14, "expectedFiles": [file]}
+    )
+    wait(home, days=1)
+    assert check(home) == []
+    wait(home, days=1)
+
+    first = check_alerts(home.organization)
+    wait(home, hours=1)
+    again = check_alerts(home.organization)
+
+    assert [each.name for each in first] == [OVERDUE_FILE_ALERT]
+    assert first == again
+    [event] = told(home, OVERDUE_FILE_ALERT)
+    assert (event["name"], event["period"]) == ("Gateway", today.isoformat())
+    assert {f"new.{name}" for name in event} == set(fields_of(OVERDUE_FILE_ALERT))
+
+    wait(home, days=1)
+    assert len(check(home)) == 2
+    home.ingest(f"gate-{today}.csv", rows(1, 0))
+    assert len(check(home)) == 1
+    assert len(listed(home, OVERDUE_FILE_ALERT)) == 1
+    assert len(listed(home, OVERDUE_FILE_ALERT, actioned=True)) == 2
+
+
+def test_a_lake_is_looked_at_when_an_expected_file_falls_due(home):
+    today = home.clock.time.date()
+    file = {"name": "Gateway", "pattern": "gate-{date}.csv", "since": today.isoformat()}
+    watch = LakeWatch(home.stores)
+    watch.look(home.org_id)
+    configure(
+        home.organization, organizationConfig={"daysBeforeBillDue": 14, "expectedFiles": [file]}
+    )
+    assert watch.due() == [home.org_id]
+    watch.look(home.org_id)
+    wait(home, hours=1)
+    assert watch.due() == []
+    wait(home, days=2)
+
+    assert watch.due() == [home.org_id]
+    watch.look(home.org_id)
+    assert len(told(home, OVERDUE_FILE_ALERT)) == 1

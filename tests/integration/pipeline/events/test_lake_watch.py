@@ -9,7 +9,7 @@ from sqlalchemy import insert
 
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.resources.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
-from meterlake.pipeline.events.alerts import _NEW_MAX, LOOK_AGAIN, LakeWatch, _limits
+from meterlake.pipeline.home.alerts import _NEW_MAX, LOOK_AGAIN, LakeWatch, _limits
 from meterlake.stores.state.core.tables import ORGANIZATION
 from meterlake.stores.state.events import incidents
 from meterlake.stores.state.events.incidents import LakeLook, newest_looks, note_look

@@ -4,8 +4,8 @@ import pytest
 
 from meterlake.model.errors import NotReconciled
 from meterlake.model.resources.events import BOOKS_ALERT, fields_of
-from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events
+from meterlake.pipeline.home.alerts import check_alerts
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest import commit

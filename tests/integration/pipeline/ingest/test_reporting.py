@@ -8,8 +8,8 @@ from meterlake.model.errors import NotFound, Unavailable
 from meterlake.model.resources.events import UPLOAD_ALERT, VALIDATION_FAILURE, fields_of
 from meterlake.model.values import failpoint
 from meterlake.model.work.jobs import JobKind
-from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events, mark_actioned
+from meterlake.pipeline.home.alerts import check_alerts
 from meterlake.pipeline.ingest.reporting import failed_ingest_file, report
 from meterlake.stores.objects.local import LocalObjects
 from meterlake.stores.state import Job

@@ -25,7 +25,7 @@ OTHERWISE = {
     ("model/values/problems.py", "len(found)"): "several",
     ("api/submit.py", "len(found)"): "none, or more than are allowed",
     ("pipeline/backfill/selection.py", "len(rows)"): "several",
-    ("pipeline/events/alerts.py", "received"): "some of several",
+    ("pipeline/home/alerts.py", "received"): "some of several",
     ("pipeline/integrations/connectors/connector.py", "len(outcomes)"): "a mistake of a program",
     ("pipeline/integrations/connectors/connector.py", "len(sent)"): "a mistake of a program",
     ("pipeline/integrations/connectors/http.py", "len(external_id)"): "more than are allowed",
