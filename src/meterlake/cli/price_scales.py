@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from meterlake.model.configuration.price_scales import PriceScale
     from meterlake.stages.config.scale_prices import ScaledPrices
 
-_COLUMNS: Final = frozenset({"plan", "aggregation", "by"})
+_COLUMNS: Final = frozenset({"plan", "aggregation", "by", "price", "above"})
+# The columns with numbers, and what the API calls them.
+_NUMBERS: Final = {"by": "by", "price": "unitPrice", "above": "lowerLimit"}
 
 
 @Parameter(name="*")
@@ -31,8 +33,9 @@ class Scale:
         plans: The codes of plans and plan templates, with commas.
         from_: The first day of the new prices, such as 2027-01-01.
         by: The factor, such as 1.07.
-        table: A CSV file with the columns by, and plan or aggregation or both: a row decides for what
-            it names, and --by for the rest.
+        table: A CSV file: a row decides for what it names, and --by for the rest. Its columns are by or
+            price, the new price of a unit; plan or aggregation or both; and above, the lower limit of
+            the band whose price it is, for prices of several bands.
         decimals: How many decimals new prices have; without it, two more than the old ones. They
             round half up.
     """
@@ -128,12 +131,19 @@ def _rows(table: Path) -> "Iterator[dict[str, Any]]":
             "--table", str(table), f"it must be a CSV file that one can read: {error}"
         ) from None
     for number, row in enumerate(rows, start=2):
-        if "by" not in row or not set(row) <= _COLUMNS:
-            rule = "it must have the columns by, and plan or aggregation or both"
+        if not ({"by", "price"} & set(row)) or not set(row) <= _COLUMNS:
+            rule = (
+                "it must have the columns by or price, and plan or aggregation or both;"
+                " it may have above"
+            )
             raise Invalid("--table", str(table), rule)
-        factor = _number(f"{table}:{number}: by", row["by"] or "")
         named = {name: text for name in ("plan", "aggregation") if (text := row.get(name))}
-        yield {**named, "by": factor}
+        numbers = {
+            field: _number(f"{table}:{number}: {name}", text)
+            for name, field in _NUMBERS.items()
+            if (text := row.get(name))
+        }
+        yield {**named, **numbers}
 
 
 def _number(name: str, text: str) -> Decimal:

@@ -62,13 +62,23 @@ def test_a_table_decides_for_what_it_names(home, scale, tmp_path):
     assert str(prices(home)[1].pricing_bands[0].unit_price) == "1.5"
 
 
+def test_a_table_has_new_prices_by_band(home, scale, tmp_path):
+    table = tmp_path / "prices.csv"
+    table.write_text("plan,aggregation,above,price\nbasic,sent,0,1.25\n")
+    code, _, err = scale(*OPTIONS, "--table", str(table))
+
+    assert code == 0, err
+    assert str(prices(home)[1].pricing_bands[0].unit_price) == "1.25"
+    assert prices(home)[1].pricing_bands[1:] == prices(home)[0].pricing_bands[1:]
+
+
 @pytest.mark.parametrize(
     ("options", "table", "told"),
     [
         (OPTIONS, None, "--by or --table is required"),
         ((*OPTIONS, "--by", "more"), None, "--by: 'more' is not allowed"),
         (("--plans", "gold", "--from", "2026-10-01", "--by", "2"), None, "'gold' is not allowed"),
-        (OPTIONS, "price,by\nsent,2\n", "it must have the columns by"),
+        (OPTIONS, "product,by\nsent,2\n", "it must have the columns by"),
         (OPTIONS, "plan,by\nbasic,x\n", "'x' is not allowed: it must be a number"),
         (OPTIONS, "plan,by\nbasic,2,3\n", "it must have the columns by"),
     ],

@@ -1,6 +1,7 @@
 """Proposed changes in the console: from a raised price to a reviewer, and to prices that hold."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from argon2 import PasswordHasher
@@ -120,3 +121,13 @@ def test_who_may_only_look_is_offered_nothing(world, ada):
     assert not reader.offers("propose")
     ada.go(place)
     ada.send({"action": "withdraw", "comment": ""})
+
+
+def test_new_prices_are_pasted_from_a_spreadsheet(ada):
+    lines = quote("basic\tsent\t0\t1.25\nbasic; sent; 100; 0.75")
+    ada.go(f"{CONSOLE}/catalogue/raise-prices?plans=basic&from=2033-01-01&prices={lines}")
+    for new in ("1.25", "0.75"):
+        assert re.search(rf"<ins><data[^>]*>{re.escape(new)}</data>", ada.page.text)
+    assert ada.offers("propose")
+    ada.go(f"{CONSOLE}/catalogue/raise-prices?plans=basic&from=2033-01-01&prices=basic")
+    assert "write a plan, an aggregation" in ada.text

@@ -86,8 +86,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "ProposePriceScale": (
         "Show what prices would be",
         (
-            "The prices of some plans and plan templates, multiplied by a factor or by a table of factors"
-            " from a day on: old and new price of each band. Nothing is written. With `effectMonth` the"
+            "The prices of some plans and plan templates, multiplied by a factor or by a table of factors,"
+            " or with the new unit prices of a table, from a day on: old and new price of each band. Nothing is written. With `effectMonth` the"
             " answer has what the bills of that month come to, as if the new prices had held since it"
             " began. `review` is what `ApplyPriceScale` takes."
         ),

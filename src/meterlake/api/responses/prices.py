@@ -57,7 +57,7 @@ class ScaledPriceResponse(Value):
     name: Text
     segment: dict[str, Text] | None = None
     currency: Text
-    by: Number
+    by: Number | None = None
     start_date: Instant
     bands: tuple[ScaledBandResponse, ...]
     overage_bands: tuple[ScaledBandResponse, ...]

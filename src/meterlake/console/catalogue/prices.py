@@ -63,7 +63,10 @@ def _asked(visit: Visit) -> dict[str, Any]:
         "plans": list(several),
         "from": texts["from"],
         "by": needed_number("by", texts["by"], visit.decimal) if texts["by"] else None,
-        "factors": list(_factors(texts["factors"] or "", visit.decimal)),
+        "factors": [
+            *_factors(texts["factors"] or "", visit.decimal),
+            *_unit_prices(texts["prices"] or "", visit.decimal),
+        ],
         "decimals": typed_number("decimals", texts["decimals"], visit.decimal)
         if texts["decimals"]
         else None,
@@ -71,7 +74,7 @@ def _asked(visit: Visit) -> dict[str, Any]:
     }
 
 
-_FIELDS: Final = ("from", "by", "factors", "effect", "decimals")
+_FIELDS: Final = ("from", "by", "factors", "prices", "effect", "decimals")
 # Of a line with a factor; a comma without a space may stand before the decimals.
 _BETWEEN: Final = (r";", r",\s+", r",")
 
@@ -99,6 +102,23 @@ def _factors(text: str, decimal: str) -> Iterator[dict[str, Any]]:
             **{name: each for name, each in named.items() if each},
             "by": needed_number("factors", factor, decimal),
         }
+
+
+def _unit_prices(text: str, decimal: str) -> Iterator[dict[str, Any]]:
+    """The lines of a table: `plan, aggregation, price`, or `plan, aggregation, above, price`."""
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        # As a spreadsheet copies it, or as people type it.
+        cells = [each.strip() for each in line.split("\t")]
+        plan, aggregation, *numbers = cells if len(cells) > 1 else [*_cells(line, decimal), "", ""]
+        numbers = [each for each in numbers if each]
+        if not 0 < len(numbers) <= _NAMES_MAX:
+            rule = "write a plan, an aggregation, the lower limit of a band if there are several, and a price"
+            raise Invalid("prices", line, rule)
+        *above, price = (needed_number("prices", each, decimal) for each in numbers)
+        limit = {"lowerLimit": above[0]} if above else {}
+        yield {"plan": plan, "aggregation": aggregation, **limit, "unitPrice": price}
 
 
 async def apply_prices(visit: Visit) -> Response:

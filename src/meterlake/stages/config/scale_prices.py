@@ -63,7 +63,7 @@ class ScaledPrice:
         priced: What it prices: the code, or the name of what has none.
         name: What people call that.
         currency: The currency of its amounts.
-        by: The factor.
+        by: The factor; None if a table has the new prices themselves.
         bands: Its bands.
         overage: Its bands beyond prepaid money.
     """
@@ -73,7 +73,7 @@ class ScaledPrice:
     priced: str
     name: str
     currency: str
-    by: Decimal
+    by: Decimal | None
     bands: tuple[ScaledBand, ...]
     overage: tuple[ScaledBand, ...] = ()
 
@@ -89,7 +89,7 @@ class ScaledPrice:
             "name": self.name,
             **({"segment": segment} if segment else {}),
             "currency": self.currency,
-            "by": self.by,
+            **({} if self.by is None else {"by": self.by}),
             "startDate": self.record.entity.start_date,
             "bands": [each.to_wire() for each in self.bands],
             "overageBands": [each.to_wire() for each in self.overage],
@@ -181,19 +181,23 @@ def scale_prices(configuration: Configuration, scale: PriceScale) -> ScaledPrice
     unchanged: list[UnchangedPrice] = []
     for record, plan, currency in _prices(configuration, owners):
         priced, name = name_priced(configuration, record.entity)
-        factor = _factor(scale, plan, priced)
-        reason = _reason_to_stay(record.entity, factor, start)
-        if reason or factor is None:
+        change = _change(scale, plan, priced)
+        reason = _reason_to_stay(record.entity, change, start)
+        if reason:
             unchanged.append(UnchangedPrice(record, plan, priced, reason))
             continue
-        bands = _scaled(record.entity.pricing_bands, factor, scale.decimals)
+        bands = _scaled(
+            record.entity.pricing_bands, _by_band(change, record.entity), scale.decimals
+        )
         overage = _scaled(
-            getattr(record.entity, "overage_pricing_bands", ()), factor, scale.decimals
+            getattr(record.entity, "overage_pricing_bands", ()),
+            _BandChange(change.by, {}),
+            scale.decimals,
         )
         if all(each.old == each.new for each in (*bands, *overage)):
-            unchanged.append(UnchangedPrice(record, plan, priced, "the factor changes nothing"))
+            unchanged.append(UnchangedPrice(record, plan, priced, "nothing changes"))
             continue
-        changed.append(ScaledPrice(record, plan, priced, name, currency, factor, bands, overage))
+        changed.append(ScaledPrice(record, plan, priced, name, currency, change.by, bands, overage))
     decimals = "two decimals more than the old price has"
     if scale.decimals is not None:
         decimals = f"{scale.decimals} decimals"
@@ -245,26 +249,68 @@ def name_priced(configuration: Configuration, price: Pricing | CounterPricing) -
     return code_of(found.entity) or found.entity.name, found.entity.name
 
 
-def _factor(scale: PriceScale, plan: str, priced: str) -> Decimal | None:
-    """By how much: the row that says most of it decides, the last one of several."""
+class _PriceChange(NamedTuple):
+    """What a scale says of one price: a factor, and rows with new unit prices by their numbers."""
+
+    by: Decimal | None
+    rows: Mapping[int, PriceFactor]
+
+
+class _BandChange(NamedTuple):
+    """What becomes of the bands of one price: new unit prices by lower limit, and a factor for the rest."""
+
+    by: Decimal | None
+    unit_prices: Mapping[Decimal, Decimal]
+
+
+def _change(scale: PriceScale, plan: str, priced: str) -> _PriceChange:
+    """What is said of a price: the rows that say most of it decide, the last one of several.
+
+    Raises:
+        Invalid: A row has not exactly one of a factor and a unit price.
+    """
 
     def said(row: PriceFactor) -> int:
         return 2 * (row.aggregation is not None) + (row.plan is not None)
 
-    rows = [
-        row
-        for row in scale.factors
+    for number, row in enumerate(scale.factors):
+        if (row.by is None) == (row.unit_price is None):
+            rule = "give exactly one of by and unitPrice"
+            raise Invalid(f"factors[{number}].by", row.by, rule)
+    fitting = {
+        number: row
+        for number, row in enumerate(scale.factors)
         if row.plan in {None, plan} and row.aggregation in {None, priced}
-    ]
-    if rows:
-        most = max(map(said, rows))
-        return [row.by for row in rows if said(row) == most][-1]
-    return scale.by
+    }
+    most = max(map(said, fitting.values()), default=0)
+    rows = {number: row for number, row in fitting.items() if said(row) == most}
+    factors = [row.by for row in rows.values() if row.by is not None]
+    values = {number: row for number, row in rows.items() if row.unit_price is not None}
+    if factors:
+        return _PriceChange(factors[-1], values)
+    return _PriceChange(None if values else scale.by, values)
 
 
-def _reason_to_stay(
-    price: Pricing | CounterPricing, factor: Decimal | None, start: datetime
-) -> str:
+def _by_band(change: _PriceChange, price: Pricing | CounterPricing) -> _BandChange:
+    """The new unit prices of a price by the lower limits of its bands.
+
+    Raises:
+        Invalid: A row names no band, and there are several, or one that the price has not.
+    """
+    limits = [each.lower_limit for each in price.pricing_bands]
+    found = {}
+    for number, row in change.rows.items():
+        assert row.unit_price is not None, row
+        limit = limits[0] if row.lower_limit is None and len(limits) == 1 else row.lower_limit
+        if limit not in limits:
+            known = ", ".join(map(plain, limits))
+            rule = f"it must be the lower limit of a band of the price: one of {known}"
+            raise Invalid(f"factors[{number}].lowerLimit", row.lower_limit, rule)
+        found[limit] = row.unit_price
+    return _BandChange(change.by, found)
+
+
+def _reason_to_stay(price: Pricing | CounterPricing, change: _PriceChange, start: datetime) -> str:
     """Why a price is not scaled; empty if it is."""
     if isinstance(price, Pricing) and price.type is not PricingType.DEBIT:
         return "it is a credit"
@@ -272,26 +318,24 @@ def _reason_to_stay(
         return "it has ended by then"
     if price.start_date > start:
         return "it begins later"
-    if factor is None:
+    if change.by is None and not change.rows:
         return "no factor is given for it"
     return ""
 
 
 def _scaled(
-    bands: Iterable[PricingBand], factor: Decimal, decimals: int | None
+    bands: Iterable[PricingBand], change: _BandChange, decimals: int | None
 ) -> tuple[ScaledBand, ...]:
-    return tuple(
-        ScaledBand(
-            each,
-            each.model_copy(
-                update={
-                    "fixed_price": _multiplied(each.fixed_price, factor, decimals),
-                    "unit_price": _multiplied(each.unit_price, factor, decimals),
-                }
-            ),
-        )
-        for each in bands
-    )
+    found = []
+    for each in bands:
+        new = {}
+        if change.by is not None:
+            new["fixed_price"] = _multiplied(each.fixed_price, change.by, decimals)
+            new["unit_price"] = _multiplied(each.unit_price, change.by, decimals)
+        if each.lower_limit in change.unit_prices:
+            new["unit_price"] = change.unit_prices[each.lower_limit]
+        found.append(ScaledBand(each, each.model_copy(update=new)))
+    return tuple(found)
 
 
 def _multiplied(old: Decimal, factor: Decimal, decimals: int | None) -> Decimal:

@@ -132,10 +132,63 @@ def test_the_row_that_says_most_of_a_price_decides(http, factors, by, unit_price
 
 
 @pytest.mark.parametrize(
+    ("factors", "by", "unit_prices_after"),
+    [
+        (
+            [{"aggregation": "sent", "lowerLimit": 0, "unitPrice": Decimal("1.234567")}],
+            None,
+            ["1.234567", 0],
+        ),
+        (
+            [
+                {
+                    "plan": "basic",
+                    "aggregation": "sent",
+                    "lowerLimit": 100,
+                    "unitPrice": Decimal("0.5"),
+                },
+                {"aggregation": "sent", "lowerLimit": 0, "unitPrice": 9},
+            ],
+            None,
+            [1, "0.5"],
+        ),
+        (
+            [
+                {"aggregation": "sent", "by": 2},
+                {"aggregation": "sent", "lowerLimit": 100, "unitPrice": 7},
+            ],
+            3,
+            [2, 7],
+        ),
+        ([{"aggregation": "mean", "unitPrice": 7}], 3, [3, 0]),
+    ],
+)
+def test_a_table_of_new_prices_is_taken_as_it_is(http, factors, by, unit_prices_after):
+    found = post(http, "propose", factors=factors, by=by)
+
+    wanted = [Decimal(each) for each in unit_prices_after]
+    assert [each["new"] for each in unit_prices(found["changed"][0])] == wanted
+
+
+@pytest.mark.parametrize(
+    ("factors", "sentence"),
+    [
+        ([{"aggregation": "sent", "unitPrice": 7}], "factors[0].lowerLimit"),
+        ([{"lowerLimit": 5, "unitPrice": 7}], "one of 0, 100"),
+        ([{"aggregation": "sent"}], "exactly one of by and unitPrice"),
+        ([{"by": 2, "unitPrice": 7}], "exactly one of by and unitPrice"),
+        ([{"lowerLimit": 0, "unitPrice": -7}], "unitPrice"),
+    ],
+)
+def test_a_new_price_names_its_band(http, factors, sentence):
+    assert sentence in post(http, "propose", 400, factors=factors)["message"]
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"by": None}, "no factor is given for it"),
-        ({"by": 1}, "the factor changes nothing"),
+        ({"by": 1}, "nothing changes"),
         ({"from": "2025-12-01"}, "it begins later"),
     ],
 )
