@@ -83,6 +83,7 @@ INVENTORY = {
         "startDate endDate cumulative dtLastModified lastModifiedBy",
     ),
     "catalogue/products": Offered("called", "name code dtLastModified lastModifiedBy"),
+    "catalogue/proposals": Offered("status", "dtCreated"),
     "catalogue/statementDefinitions": Offered(
         "called", "name aggregationFrequency dtLastModified lastModifiedBy"
     ),

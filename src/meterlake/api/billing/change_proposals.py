@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from meterlake.api.billing.bills import RESOURCE as BILL
 from meterlake.api.billing.bills import permit_all
-from meterlake.api.entities import page
+from meterlake.api.entities import ordered_page
 from meterlake.api.responses.change_proposals import (
     ChangeProposalRequest,
     ProposalCommentRequest,
@@ -97,7 +97,8 @@ async def _permit(
 async def _list(call: Call) -> Any:
     status = call.query.one_of("status", _STATUSES, default=None)
     statuses = [] if status is None else [status]
-    found = await call.run(list_proposals, call.organization, page(call, PAGE_MAX), statuses)
+    this = ordered_page(call, PAGE_MAX, "dtCreated")
+    found = await call.run(list_proposals, call.organization, this, statuses)
     found["data"] = await visible_rows(call, RESOURCE, found["data"])
     found["data"] = await with_author_names(call, found["data"])
     return found

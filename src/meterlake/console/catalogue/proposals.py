@@ -22,7 +22,7 @@ _LISTING: Final = Listing(
         Column("Status", "status", "status"),
         Column("Reason", "reason"),
         Column("Entities", "entities", "number"),
-        Column("Proposed", "dtCreated", "instant"),
+        Column("Proposed", "dtCreated", "instant", sort="dtCreated"),
         Column("By", "createdBy", "author"),
     ),
     empty=(
