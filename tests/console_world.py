@@ -1,7 +1,7 @@
 """A server with bills of September, and people in front of its console."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from html import unescape
@@ -91,6 +91,8 @@ class FormReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[dict[str, list[str]]] = []
+        # What the buttons of each form say that they do.
+        self.actions: list[set[str]] = []
         self._select = self._area = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -99,6 +101,9 @@ class FormReader(HTMLParser):
         name, value = said.get("name") or "", said.get("value")
         if tag == "form" and said.get("method") == "post":
             self.found.append({})
+            self.actions.append(set())
+        elif tag == "button" and name == "action" and self.actions:
+            self.actions[-1].add(value or "")
         elif tag == "select":
             self._select = name
         elif tag == "textarea":
@@ -153,8 +158,11 @@ class Browser:
         """Where the browser is."""
         return self.page.url.path
 
-    def hidden(self, action: str = "") -> dict[str, str]:
-        """The hidden fields of the form with an action, or what all forms of the page have."""
+    def hidden(self, action: str = "") -> Mapping[str, str | list[str]]:
+        """The hidden fields of the form with an action, or what all forms of the page have.
+
+        A form whose buttons do several things is sent as it stands, with its ticks.
+        """
         forms = re.findall(r"<form\b.*?</form>", self.page.text, flags=re.DOTALL)
         keys = re.findall(r'name="once" value="([^"]*)"', self.page.text)
         for form in forms:
@@ -164,14 +172,17 @@ class Browser:
                 return {**found, **({"once": keys[0]} if keys else {})}
             if found and found.get("action") == action:
                 return found
+        if action and self.offers(action):
+            return self.fields(action)
         raise AssertionError(f"there is no form {action!r} on {self.path}")
 
     def fields(self, action: str = "") -> dict[str, list[str]]:
         """What a form would send as it stands: that of an action, or the first with fields."""
         forms = FormReader()
         forms.feed(self.page.text)
-        for found in forms.found:
-            if found.get("action") == [action] if action else found.keys() > {"csrf"}:
+        for found, actions in zip(forms.found, forms.actions, strict=True):
+            does = found.get("action") == [action] or action in actions
+            if does if action else found.keys() > {"csrf"}:
                 return found
         raise AssertionError(f"there is no form {action!r} on {self.path}")
 

@@ -69,6 +69,12 @@ def test_all_bills_of_a_list_are_approved_and_taken_back(finance):
     finance.send({"action": "look", "bill": ids[:1]})
     assert "Approve 1" in finance.text
     finance.go(f"{SELECTION}?month={MONTH}&status=PENDING")
+    told = finance.send({"action": "approve", "bill": ids[:1]})
+    assert "Nothing happened yet: you took the tick from 1 bill." in told
+    assert "1 pending, 0 approved" in told
+    assert "Approve 1" in told
+    finance.go(f"{SELECTION}?month={MONTH}&status=PENDING")
+    assert "2 pending, 0 approved" in finance.text
     assert "2 bills were approved" in finance.send({"action": "approve", "bill": ids})
 
     finance.go(f"{SELECTION}?month={MONTH}")
@@ -81,7 +87,8 @@ def test_all_bills_of_a_list_are_approved_and_taken_back(finance):
 def test_documents_of_chosen_bills_come_as_one_file(finance):
     finance.go(f"{SELECTION}?month={MONTH}")
     ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:1]
-    finance.send({"action": "zip", "bill": ids})
+    finance.send({"action": "look", "bill": ids})
+    finance.press("zip")
     with zipfile.ZipFile(io.BytesIO(finance.page.content)) as found:
         assert len(found.namelist()) == 1
 
@@ -106,7 +113,7 @@ def test_many_documents_are_made_by_the_worker_while_the_page_shows_how_far_they
     finance.go(f"{SELECTION}?month={MONTH}")
     ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:2]
     # As many as no answer waits for; the file has each of them once.
-    said = finance.send({"action": "zip", "bill": ids * 11})
+    said = finance.send({"action": "zip", "bill": ids * 11, "shown": ""})
     assert "The worker makes the documents" in said
     assert "0 of 2" in said
     executor = Executor(world.home.stores.settings)

@@ -136,7 +136,7 @@ async def list_bills(visit: Visit) -> Response:
 # --- Several bills ----------------------------------------------------------------------------------
 
 
-async def show_selection(visit: Visit) -> Response:
+async def show_selection(visit: Visit, left_out: int = 0) -> Response:
     """The bills that were ticked, or all that the address asks for, and what one can do with them."""
     ids = visit.form.get("bill", [])
     search = search_of_ids(ids) if visit.form else search_of(visit)
@@ -154,6 +154,7 @@ async def show_selection(visit: Visit) -> Response:
     )
     return visit.page(
         "bills/selection.html",
+        left_out=left_out,
         rows=rows,
         totals=totals["data"],
         count=sum(int(each["bills"]) for each in totals["data"]),
@@ -234,11 +235,25 @@ async def _every(visit: Visit, search: str) -> list[dict[str, Any]]:
     return rows[:_CHOSEN_MAX]
 
 
+_SENT: Final = frozenset({"action", "back", "csrf", "once"})
+
+
+def _ids_in(visit: Visit, field: str) -> list[str]:
+    return [each for each in visit.field(field).split(",") if each]
+
+
 async def change_selection(visit: Visit) -> Response:
     """Carry out what was asked of the bills that were chosen."""
     ids = visit.form.get("bill", [])
     if not ids:
         return visit.go(_back(visit), "No bill was ticked. Tick those that you mean.")
+    if shown := _ids_in(visit, "shown"):
+        if set(shown) != set(ids):
+            return await show_selection(visit, len(set(shown) - set(ids)))
+        ids = _ids_in(visit, f"for.{visit.field('action')}") or ids
+        # The page that asks once more sends what it is about, and nothing else.
+        fields = {name: found for name, found in visit.form.items() if name in _SENT}
+        visit.form = fields | {"bill": ids}
     match visit.field("action"):
         case "look":
             return await show_selection(visit)
