@@ -4,12 +4,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import httpx
 import pytest
 
 from meterlake.pipeline.access import idempotency
 from meterlake.pipeline.access.idempotency import IdempotencyKey, claim
+from meterlake.stores.processes import free_port
 from tests.homes import ACCOUNTS, configure
-from tests.served import served
+from tests.served import running, served
 
 OK = 200
 KEY = "Idempotency-Key"
@@ -74,6 +76,17 @@ def test_of_requests_at_the_same_time_one_acts(server):
     assert sum(REPEATED in each.headers for each in answers) == 3
     with server.http() as client:
         assert reasons(client).count("at once") == 1
+
+
+def test_another_server_of_the_home_and_one_that_starts_later_know_the_key(server, http):
+    first = send(http, "restarted", "h")
+    headers = {KEY: "h", "Authorization": http.headers["Authorization"]}
+    with running(server.settings, free_port()) as url:
+        place = f"{url}/organizations/{server.org_id}/picklists/creditreasons"
+        second = httpx.post(place, json={"name": "restarted"}, headers=headers)
+
+    assert (second.content, second.headers[REPEATED]) == (first.content, "true")
+    assert reasons(http).count("restarted") == 1
 
 
 def test_a_key_with_another_request_is_refused(http):
