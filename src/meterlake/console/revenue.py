@@ -134,6 +134,7 @@ async def show_revenue(visit: Visit) -> Response:
     names = [month.moved(step) for step in range(1 - _MONTHS, 1)]
     sums = totals(months, "month")
     units = sorted({each["unit"] for each in months})
+    costs = await _costs(visit, month)
     return visit.page(
         "revenue.html",
         month=month,
@@ -153,7 +154,8 @@ async def show_revenue(visit: Visit) -> Response:
         count=len({each["accountId"] for each in customers}),
         changes=changes(customers, earlier),
         concentration=concentration(customers),
-        costs=_margins(await _costs(visit, month), sums, month),
+        costs=_margins(costs, sums, month),
+        margins=margins_by_product(costs or (), products),
         growth=growth,
     )
 
@@ -199,8 +201,44 @@ def _chart(
     return bar_chart(title, labels, groups, locale_of(visit.request), unit)
 
 
-async def _costs(visit: Visit, month: Month) -> list[tuple[str, str, Decimal | None]] | None:
-    """What measures of category COST come to in a month: meter and field, unit, sum.
+class Cost(NamedTuple):
+    """What a measure of category COST comes to in a month.
+
+    Attributes:
+        name: The meter and the field.
+        unit: A currency, mostly.
+        product_id: The product of the meter; None if it is global.
+        amount: None if nothing was measured.
+    """
+
+    name: str
+    unit: str
+    product_id: str | None
+    amount: Decimal | None
+
+
+class Margin(NamedTuple):
+    """What is left of the revenue of a product after its costs in the same currency."""
+
+    product: dict[str, Any]
+    unit: str
+    cost: Decimal
+    revenue: Decimal
+
+    @property
+    def left(self) -> Decimal:
+        """The revenue less the costs."""
+        with exact():
+            return self.revenue - self.cost
+
+    @property
+    def share(self) -> Decimal | None:
+        """How many percent of the revenue are left; None without revenue."""
+        return share(self.left, self.revenue)
+
+
+async def _costs(visit: Visit, month: Month) -> list[Cost] | None:
+    """What measures of category COST come to in a month.
 
     None if no meter has one, or the person may not ask.
     """
@@ -233,12 +271,34 @@ async def _costs(visit: Visit, month: Month) -> list[tuple[str, str, Decimal | N
             value for row in answer["data"] for value in row.values() if isinstance(value, Decimal)
         ]
         name = f"{meter['name']}: {each['name']}"
-        found.append((name, each.get("unit", ""), numbers[0] if numbers else None))
+        amount = numbers[0] if numbers else None
+        found.append(Cost(name, each.get("unit", ""), meter.get("productId"), amount))
     return found
 
 
+def margins_by_product(costs: Iterable[Cost], products: Iterable[dict[str, Any]]) -> list[Margin]:
+    """The margin of each product whose own meters have costs, by unit and the largest margin first.
+
+    Costs of a meter without a product belong to none of them; so do costs in another currency than
+    bills of the product have.
+    """
+    sums: dict[tuple[str, str], Decimal] = {}
+    with exact():
+        for each in costs:
+            if each.product_id is not None and each.amount is not None:
+                key = each.unit, each.product_id
+                sums[key] = sums.get(key, ZERO) + each.amount
+    rows = list(products)
+    billed = totals(rows, "productId")
+    known = {(row["unit"], row.get("productId")): row for row in rows}
+    found = [
+        Margin(known[key], key[0], cost, billed[key]) for key, cost in sums.items() if key in known
+    ]
+    return sorted(found, key=lambda each: (each.unit, -each.left))
+
+
 def _margins(
-    costs: list[tuple[str, str, Decimal | None]] | None,
+    costs: list[Cost] | None,
     sums: dict[tuple[Any, ...], Decimal],
     month: Month,
 ) -> list[tuple[str, str, Decimal | None, Decimal | None, Decimal | None]] | None:
@@ -246,7 +306,7 @@ def _margins(
     if costs is None:
         return None
     found = []
-    for name, unit, cost in costs:
+    for name, unit, _, cost in costs:
         billed = sums.get((unit, str(month)))
         with exact():
             left = None if billed is None or cost is None else billed - cost

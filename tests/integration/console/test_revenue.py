@@ -9,11 +9,21 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.cli import run
-from meterlake.console.revenue import changes, concentration, measured, share
+from meterlake.console.revenue import (
+    Cost,
+    changes,
+    concentration,
+    margins_by_product,
+    measured,
+    share,
+)
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.month import read_month_bills
 from tests.console_world import CONSOLE, MONTH, a_console
+from tests.homes import configure, ndjson
 from tests.people import allow, deny
 
 REVENUE = f"{CONSOLE}/revenue"
@@ -140,3 +150,63 @@ def test_concentration_is_the_share_of_the_largest():
 
     assert concentration(rows) == {"USD": [(1, Decimal("60.0"))]}
     assert share(Decimal(1), Decimal(0)) is None
+
+
+def test_the_margin_of_a_product_is_its_bills_less_the_costs_of_its_own_meters(tmp_path):
+    spent = {"acme": Decimal("12.25"), "bolt": Decimal("7.75")}
+    fields = [
+        {"category": "MEASURE", "code": "n", "name": "Jobs"},
+        {"category": "COST", "code": "paid", "name": "Paid", "unit": "USD"},
+    ]
+    work = {"code": "work", "name": "Work", "productId": "cloud", "dataFields": fields}
+    with a_console(tmp_path) as found:
+        organization = found.home.organization
+        configure(organization, meters=[{**work, "derivedFields": []}])
+        rows = [
+            {
+                "uid": f"cost-{account}",
+                "meter": "work",
+                "account": account,
+                "ts": "2026-09-05T00:00:00Z",
+                "measure": {"n": 1},
+                "cost": {"paid": float(amount)},
+            }
+            for account, amount in spent.items()
+        ]
+        assert found.home.ingest("costs.ndjson", ndjson(rows)).rejected == 0
+        found.join("ada@example.com", allow())
+        ada = found.browser("ada@example.com")
+        ada.go(f"{REVENUE}?month={MONTH}")
+
+        # What it comes to by the lines that are stored, and by what was sent.
+        with organization.reading() as reader:
+            bills_of_month = [
+                bills.get(reader, each.id) for each in read_month_bills(reader, MONTH)
+            ]
+        lines = [line.body for each in bills_of_month for line in each.content.lines]
+        billed = sum(
+            Decimal(each["convertedSubtotal"]) for each in lines if each["productCode"] == "cloud"
+        )
+        cost = sum(spent.values())
+        left = billed - cost
+        part = (left * 100 / billed).quantize(Decimal("0.1"))
+        numbers = [f"{each:,.2f} USD" for each in (billed, cost, left)]
+        assert f"Cloud {' '.join(numbers)} {part} %" in ada.text
+
+
+def test_costs_without_a_product_or_in_another_currency_are_in_no_margin():
+    products = [{"unit": "USD", "productId": "p", "value": Decimal(100)}]
+    costs = [
+        Cost("a", "USD", "p", Decimal(30)),
+        Cost("b", "USD", "p", Decimal("0.5")),
+        Cost("of no product", "USD", None, Decimal(7)),
+        Cost("in euros", "EUR", "p", Decimal(9)),
+        Cost("nothing measured", "USD", "p", None),
+        Cost("of a product without bills", "USD", "q", Decimal(4)),
+    ]
+    [margin] = margins_by_product(costs, products)
+    assert (margin.cost, margin.left, margin.share) == (
+        Decimal("30.5"),
+        Decimal("69.5"),
+        Decimal("69.5"),
+    )
