@@ -34,9 +34,11 @@ async def find_waiting(
         to_approve: How many bills of the month they may approve.
     """
     since = start_of_day(visit, (visit.today - _FAILED_DAYS).isoformat())
-    staged, failed = await asyncio.gather(
+    staged, failed, proposed, approved = await asyncio.gather(
         _count(visit, "ApplyBackfill", "/backfills", status="STAGED"),
         _count(visit, "RetryRun", "/runs", status="FAILED", dateCreatedStart=since),
+        _count(visit, "ApproveChangeProposal", "/changeproposals", status="PROPOSED"),
+        _count(visit, "ApplyChangeProposal", "/changeproposals", status="APPROVED"),
     )
     name = month_name(month, locale_of(visit.request))
     found = []
@@ -48,6 +50,10 @@ async def find_waiting(
     if staged:
         text = f"{counted(staged, 'staged backfill')} to apply or to drop"
         found.append(Waiting(text, "/console/backfills?status=STAGED"))
+    for count, status, what in ((proposed, "PROPOSED", "review"), (approved, "APPROVED", "apply")):
+        if count:
+            text = f"{counted(count, 'proposed change')} to {what}"
+            found.append(Waiting(text, f"/console/catalogue/proposals?status={status}"))
     if failed:
         text = f"{counted(failed, 'run')} that failed in the last seven days"
         found.append(Waiting(text, "/console/runs?status=FAILED"))

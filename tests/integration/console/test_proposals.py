@@ -51,6 +51,8 @@ def test_raised_prices_are_proposed_reviewed_and_applied(ada, bob):
     assert re.search(r"<del><data[^>]*>1</data></del> <ins><data[^>]*>2</data>", ada.page.text)
     assert not ada.offers("apply")
 
+    bob.go(CONSOLE)
+    assert "proposed change" in bob.text
     bob.go(f"{place}?effect=yes")
     assert "With the change" in bob.text
     bob.send({"action": "approve", "comment": "As agreed"})
