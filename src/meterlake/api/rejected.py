@@ -89,13 +89,15 @@ async def requeue(call: Call) -> Any:
             "give them alone, without a filter: they say which rows are meant",
         )
     if request.rows is None:
-        done = await call.run(rejected.requeue, call.organization, RejectedFilter(**meant))
+        done = await call.run(
+            rejected.requeue, call.organization, RejectedFilter(**meant), call.author
+        )
     else:
         edits = [
             edit_of(row.id, row.measurement, f"rows[{index}]")
             for index, row in enumerate(request.rows)
         ]
-        done = await call.run(rejected.requeue_edited, call.organization, edits)
+        done = await call.run(rejected.requeue_edited, call.organization, edits, call.author)
     return done.to_wire()
 
 

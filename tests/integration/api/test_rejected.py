@@ -116,6 +116,7 @@ def test_a_row_is_mended_and_comes_in_once(http, rows):
 
     assert row_of(http, rows[0])["status"] == "requeued"
     assert [each["requeued"] for each in row_of(http, rows[0])["history"]] == [False, True]
+    assert row_of(http, rows[0])["history"][1]["author"].startswith("SERVICE_USER_")
     receipt = http.get("/measurements/receipt", params={"uid": found["uid"]}).json()
     assert (receipt["status"], receipt["requeuedFrom"]) == ("accepted", rows[0])
 

@@ -76,7 +76,7 @@ def test_a_row_is_mended_and_comes_in(ada, name):
     assert "0 rows came in, 0 repeats, 1 rejected again." in again
 
     assert "1 row came in" in ada.press("mend", **{"field:measure.gb": "12345678901234567890.25"})
-    assert "Requeued, edited accepted" in ada.text
+    assert "Requeued, edited by Ada Lovelace accepted" in ada.text
     assert not ada.offers("mend")
     assert len(listed(ada, name)) == 3
 

@@ -93,6 +93,7 @@ class RejectedRowTry(Value):
     row: Integer | None = None
     requeued: bool | None = None
     edited: bool | None = None
+    author: Text | None = None
     reason: Text | None = None
     detail: Text | None = None
 

@@ -154,12 +154,14 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
         if not options.json and "decisions" in found:
             named = with_names(organization, found["decisions"], "author")
             found["decisions"] = named
+        if not options.json:
+            found["history"] = with_names(organization, found["history"], "author")
     if options.json:
         options.output.line(found)
         return
     history, decisions = found.pop("history"), found.pop("decisions", [])
     options.output.record(found)
-    columns = ("at", "?name=file", "?row", "requeued", "?edited", "reason", "detail")
+    columns = ("at", "?name=file", "?row", "requeued", "?edited", "?author", "reason", "detail")
     options.output.rows(
         [(each if each["reason"] else each | {"reason": "came in"}) for each in history],
         columns,
@@ -237,11 +239,11 @@ def requeue(
     edits = read_edits(from_) if from_ else (Edit(id_, None, "ID") for id_ in dict.fromkeys(ids))
     notes: list[str] = []
     with options.open() as organization:
-        options.permitted(organization, UPLOAD)
+        author = options.permitted(organization, UPLOAD)
         if from_ or ids:
-            done = requeue_edited(organization, edits)
+            done = requeue_edited(organization, edits, author)
         else:
-            done = requeue(organization, which.filters())
+            done = requeue(organization, which.filters(), author)
             if not done.receipts:
                 notes = _explain_nothing(organization, which)
     line = done.to_wire()

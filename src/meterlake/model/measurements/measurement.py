@@ -229,6 +229,8 @@ LAKE_TABLES: Final = {
         "edited": "BOOLEAN",
         "new_identity": "VARCHAR",
         "new_row": "BIGINT",
+        # Who gave it in; older versions of meterlake did not note it.
+        "author": "VARCHAR",
     },
     # What backfills did to the lake: each is applied, perhaps reverted, perhaps applied again.
     "backfill_step": {

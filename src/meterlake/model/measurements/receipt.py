@@ -27,7 +27,7 @@ class Requeued(NamedTuple):
 
     `identity`, `row` and `part` are those under which it came in first, `attempt` is the attempt
     that rejected it there last. `tries` counts how often it was requeued, with this time. `status`
-    is what it had when it was chosen.
+    is what it had when it was chosen, `author` who gives it in.
     """
 
     identity: str
@@ -37,6 +37,7 @@ class Requeued(NamedTuple):
     tries: int
     edited: bool
     status: str = "open"
+    author: str | None = None
 
 
 Format = Literal["csv", "ndjson", "json", "parquet"]

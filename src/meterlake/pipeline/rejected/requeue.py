@@ -41,11 +41,13 @@ class Requeue:
     """What became of the rows that were to be given in again.
 
     Attributes:
+        author: Who gives them in.
         receipts: One per source that was made of them.
         settled: Rows that were not open any more: given in before, or delivered again.
         unreadable: Rows of which no measurement can be made unless somebody edits them.
     """
 
+    author: str | None = None
     receipts: list[Receipt] = field(default_factory=list)
     settled: int = 0
     unreadable: list[RowRef] = field(default_factory=list)
@@ -64,22 +66,26 @@ class Requeue:
         }
 
 
-def requeue(organization: Organization, filters: RejectedFilter) -> Requeue:
-    """Give in again all open rows that are meant, as they are.
+def requeue(
+    organization: Organization, filters: RejectedFilter, author: str | None = None
+) -> Requeue:
+    """Give in again all open rows that are meant, as they are; the rows keep who did it.
 
     Safe to repeat and to interrupt: a row that came in is not open any more.
 
     Raises:
         Unavailable: The disk or the lake failed.
     """
-    done = Requeue()
+    done = Requeue(author)
     with _alone(organization):
         for rows in _batches(every_rejected(organization, filters)):
             _give_in(organization, {row.place: None for row in rows}, done, {"open"})
     return done
 
 
-def requeue_edited(organization: Organization, edits: Iterable[Edit]) -> Requeue:
+def requeue_edited(
+    organization: Organization, edits: Iterable[Edit], author: str | None = None
+) -> Requeue:
     """Give in rows again that somebody names, as he edited them or as they are.
 
     Those that are withdrawn or dismissed come in, too: he means them. Safe to repeat and to interrupt: rows that came in meanwhile are counted as settled.
@@ -89,7 +95,7 @@ def requeue_edited(organization: Organization, edits: Iterable[Edit]) -> Requeue
             uid of a row whose uid was not at fault. Nothing was given in then.
         Unavailable: The disk or the lake failed.
     """
-    done = Requeue()
+    done = Requeue(author)
     with _alone(organization):
         texts = _check_edits(organization, edits)
         for batch in _batches(texts.items()):
@@ -155,7 +161,7 @@ def _give_in(
         readable = [row for row in still if texts[row.place] or row.measurement]
         try:
             if readable:
-                done.receipts.append(_ingest_rows(organization, readable, texts))
+                done.receipts.append(_ingest_rows(organization, readable, texts, done.author))
         except Overtaken:
             continue  # A file was delivered again meanwhile.
         done.settled += len(texts) - len(still)
@@ -168,7 +174,10 @@ def _give_in(
 
 
 def _ingest_rows(
-    organization: Organization, rows: list[RejectedRow], texts: dict[RowRef, str | None]
+    organization: Organization,
+    rows: list[RejectedRow],
+    texts: dict[RowRef, str | None],
+    author: str | None,
 ) -> Receipt:
     now = organization.now()
     folder = organization.lake_folder / "requeue"
@@ -179,7 +188,14 @@ def _ingest_rows(
         lines.append(text)
         origins.append(
             Requeued(
-                row.identity, row.attempt, row.row, row.part, row.tries + 1, edited, row.status
+                row.identity,
+                row.attempt,
+                row.row,
+                row.part,
+                row.tries + 1,
+                edited,
+                row.status,
+                author,
             )
         )
     id_ = f"requeue-{uuid4().hex}"

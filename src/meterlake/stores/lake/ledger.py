@@ -38,6 +38,7 @@ _REQUEUE_SCHEMA: Final = {
     "edited": pl.Boolean,
     "new_identity": pl.String,
     "new_row": pl.Int64,
+    "author": pl.String,
 }
 assert list(_REQUEUE_SCHEMA) == list(LAKE_TABLES["requeue"])
 # Rows of a source that were rejected, given in again, and not rejected again.
@@ -196,7 +197,9 @@ def rejected_frame(
 
 def requeue_frame(origins: Sequence[Requeued], identity: str) -> pl.DataFrame:
     """Where the rows of a requeued source come from, in the columns of the table."""
-    rows = [(*origin[:-1], identity, number) for number, origin in enumerate(origins, 1)]
+    rows = [
+        (*origin[:-2], identity, number, origin.author) for number, origin in enumerate(origins, 1)
+    ]
     return pl.DataFrame(rows, schema=_REQUEUE_SCHEMA, orient="row")
 
 

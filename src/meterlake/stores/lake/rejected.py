@@ -335,19 +335,20 @@ def tries(connection: duckdb.DuckDBPyConnection, place: RowRef) -> list[dict[str
     rows = connection.execute(
         _TRIES, {"identity": place.identity, "row": place.row, "part": place.part}
     ).fetchall()
-    names = ("at", "name", "identity", "row", "attempt", "requeued", "edited", "reason", "detail")
-    found = [dict(zip(names, row[: len(names)], strict=True)) for row in rows]
+    names = ("at", "name", "identity", "row", "attempt", "requeued", "edited", "author")
+    named = (*names, "reason", "detail")
+    found = [dict(zip(named, row[: len(named)], strict=True)) for row in rows]
     return [each | {"at": each["at"].replace(tzinfo=UTC)} for each in found]
 
 
 _TRIES: Final = """
-    SELECT s.finished_at, s.name, r.identity, r.row, s.attempt, false, NULL, r.reason, r.detail,
+    SELECT s.finished_at, s.name, r.identity, r.row, s.attempt, false, NULL, NULL, r.reason, r.detail,
         0 AS tries
     FROM lake.rejected r JOIN lake.source s USING (identity, attempt)
     WHERE r.identity = $identity AND r.row = $row AND r.part = $part
     UNION ALL
     SELECT s.finished_at, s.name, q.new_identity, q.new_row, s.attempt, true, q.edited,
-        x.reason, x.detail, q.tries
+        q.author, x.reason, x.detail, q.tries
     FROM lake.requeue q JOIN lake.source s ON s.identity = q.new_identity
     LEFT JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
     WHERE q.identity = $identity AND q.row = $row AND q.part = $part
