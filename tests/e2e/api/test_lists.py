@@ -595,3 +595,55 @@ def test_a_place_of_ones_own_making_is_refused(sdk, http, world, place):
     found = http.get("/commitments", params={**query, "nextToken": f"{token}.{mark}"})
     assert found.status_code == 400, found.text
     assert "nextToken: " in found.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/runs", ["dtCreated"]),
+        ("/auditlog", ["at"]),
+        ("/lateusage", ["dtFound"]),
+        ("/backfills", ["dtCreated"]),
+        ("/changeproposals", ["dtCreated"]),
+        ("/measurements/sources", ["finishedAt"]),
+        ("/measurements/mappings", ["name", "saved"]),
+        ("/fileuploads/measurements/jobs", ["dtCreated"]),
+        ("/users", ["email", "firstName", "lastName", "dtCreated"]),
+    ],
+)
+def test_a_list_of_what_happens_takes_its_own_order_alone(http, path, fields):
+    for field in fields:
+        for order in ("ASC", "DESC"):
+            found = http.get(path, params={"sortBy": field, "sortOrder": order})
+            assert found.status_code == 200, (field, found.text)
+            assert "Warning" not in found.headers
+    for query, said in (
+        ({"sortBy": "colour"}, f"sortBy: 'colour' is not allowed: it must be one of {fields[0]}"),
+        ({"sortOrder": "UP"}, "sortOrder: 'UP' is not allowed: it must be one of ASC, DESC"),
+    ):
+        found = http.get(path, params=query)
+        assert found.status_code == 400, found.text
+        assert said in found.json()["message"]
+
+
+def test_the_log_turns_round_page_by_page(http, world):
+    for _ in range(3):
+        world.new_account()
+    rows = {
+        order: [
+            each["id"]
+            for page in itertools.islice(pages(http, "/auditlog", pageSize=7, sortOrder=order), 400)
+            for each in page["data"]
+        ]
+        for order in ("ASC", "DESC")
+    }
+
+    assert len(rows["ASC"]) == len(set(rows["ASC"])) > 7
+    assert rows["ASC"] == rows["DESC"][::-1]
+
+
+def test_users_are_found_by_what_they_are_called(http):
+    assert http.get("/users", params={"searchQuery": "email~nobody"}).json() == {"data": []}
+    found = http.get("/users", params={"searchQuery": "email:ada@example.com"})
+    assert found.status_code == 400
+    assert "a field, ~ and what it begins with" in found.json()["message"]
