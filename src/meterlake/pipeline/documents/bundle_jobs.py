@@ -25,6 +25,8 @@ BILLS_MAX: Final = 5_000
 KEPT: Final = timedelta(days=1)
 _UNFINISHED_MAX: Final = 10
 _RETRY_S: Final = 30
+# Documents after which the job says how far it is.
+_TOLD_EVERY: Final = 5
 _OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 # Keys of files begin with their time: those that are over come first.
 _TIME: Final = "%Y%m%dT%H%M%S"
@@ -125,6 +127,9 @@ def _make(run: JobRun[None]) -> None:
         nonlocal done
         done += more
         run.attempt.tell(**{_DONE: done})
+        if done % _TOLD_EVERY == 0:
+            # Who waits sees it now, not when the lease is renewed anyway.
+            run.attempt.go_on()
         run.check()
 
     made = make_bundle(
