@@ -68,6 +68,14 @@ def test_a_question_is_answered_as_chart_and_table_by_its_address(ada):
     assert f'href="{USAGE}/explain?account=acme&amp;period=2026-09"' in ada.page.text
 
 
+@pytest.mark.parametrize("by", ["DAY", "HOUR"])
+def test_a_number_of_a_part_of_a_month_leads_to_the_explanation_of_its_month(ada, by):
+    ada.go(f"{SEPTEMBER}&by={by}&group=account")
+
+    place = f"{USAGE}/explain?account=bolt&amp;period=2026-09"
+    assert f'href="{place}">explain its month</a>' in ada.page.text
+
+
 def test_a_question_is_narrowed_by_customers(ada):
     ada.go(f"{SEPTEMBER}&by=-&customer=acme")
     assert numbers(ada) == [Decimal("42.5")]
