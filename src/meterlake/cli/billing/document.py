@@ -170,10 +170,8 @@ def xero(
         check_target("--to", to)
         check_ending("--to", to, "csv")
     meant = Month.parse(month)
-    with options.open() as organization:
-        options.permitted(organization, ("config:retrieve", "bill"))
-        with organization.reading() as reader:
-            lines = list(bill_lines(reader, ExternalSystem.XERO, bills_of_month(meant)))
+    with options.open() as organization, organization.reading() as reader:
+        lines = list(bill_lines(reader, ExternalSystem.XERO, bills_of_month(meant)))
     if len(lines) == 1:
         raise NotFound("bills of", str(meant), "; make them first")
     if to is None:
