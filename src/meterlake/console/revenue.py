@@ -2,20 +2,19 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from datetime import datetime, time
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console.margins import margins_of, measured
 from meterlake.console.month import growth
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.files import csv_file
 from meterlake.console.shell.page import Visit, locale_of, month_name, page, percent
 from meterlake.model.values.money import ZERO, exact
-from meterlake.model.values.period import Month, format_instant
+from meterlake.model.values.period import Month
 
 REVENUE: Final = "/console/revenue"
 _MONTHS: Final = 12
@@ -36,17 +35,6 @@ class Change(NamedTuple):
         """By how much it grew."""
         with exact():
             return self.now - self.before
-
-
-def measured(rows: Iterable[dict[str, Any]], reporting: str | None) -> list[dict[str, Any]]:
-    """Rows with `value` and `unit`: their own amounts, or those of one currency that have a rate."""
-    if reporting is None:
-        return [{**row, "value": row["amount"], "unit": row["currency"]} for row in rows]
-    return [
-        {**row, "value": row["reportingAmount"], "unit": reporting}
-        for row in rows
-        if "reportingAmount" in row
-    ]
 
 
 def totals(rows: Iterable[dict[str, Any]], *members: str) -> dict[tuple[Any, ...], Decimal]:
@@ -134,7 +122,6 @@ async def show_revenue(visit: Visit) -> Response:
     names = [month.moved(step) for step in range(1 - _MONTHS, 1)]
     sums = totals(months, "month")
     units = sorted({each["unit"] for each in months})
-    costs = await _costs(visit, month)
     return visit.page(
         "revenue.html",
         month=month,
@@ -154,8 +141,7 @@ async def show_revenue(visit: Visit) -> Response:
         count=len({each["accountId"] for each in customers}),
         changes=changes(customers, earlier),
         concentration=concentration(customers),
-        costs=_margins(costs, sums, month),
-        margins=margins_by_product(costs or (), products),
+        margins=await margins_of(visit, month, reporting, products, customers),
         growth=growth,
     )
 
@@ -199,119 +185,6 @@ def _chart(
     labels = [month_name(each, locale_of(visit.request)) for each in names]
     title = f"Revenue by month in {unit}"
     return bar_chart(title, labels, groups, locale_of(visit.request), unit)
-
-
-class Cost(NamedTuple):
-    """What a measure of category COST comes to in a month.
-
-    Attributes:
-        name: The meter and the field.
-        unit: A currency, mostly.
-        product_id: The product of the meter; None if it is global.
-        amount: None if nothing was measured.
-    """
-
-    name: str
-    unit: str
-    product_id: str | None
-    amount: Decimal | None
-
-
-class Margin(NamedTuple):
-    """What is left of the revenue of a product after its costs in the same currency."""
-
-    product: dict[str, Any]
-    unit: str
-    cost: Decimal
-    revenue: Decimal
-
-    @property
-    def left(self) -> Decimal:
-        """The revenue less the costs."""
-        with exact():
-            return self.revenue - self.cost
-
-    @property
-    def share(self) -> Decimal | None:
-        """How many percent of the revenue are left; None without revenue."""
-        return share(self.left, self.revenue)
-
-
-async def _costs(visit: Visit, month: Month) -> list[Cost] | None:
-    """What measures of category COST come to in a month.
-
-    None if no meter has one, or the person may not ask.
-    """
-    if not visit.may("ListMeters", "PostUsageDataQuery"):
-        return None
-    meters = await visit.api.every("/meters")
-    fields = [
-        (meter, each)
-        for meter in meters
-        for each in meter.get("dataFields", [])
-        if each["category"] == "COST"
-    ]
-    if not fields:
-        return None
-    zone = ZoneInfo(visit.session.zone)
-    start, end = (
-        format_instant(datetime.combine(day, time(), zone)) for day in (month.first, month.after)
-    )
-    found = []
-    for meter, each in fields:
-        asked = {
-            "meterId": meter["id"],
-            "fieldCode": each["code"],
-            "fieldType": "MEASURE",
-            "function": "SUM",
-        }
-        body = {"startDate": start, "endDate": end, "aggregations": [asked]}
-        answer = await visit.api.send("POST", "/usage/query", body)
-        numbers = [
-            value for row in answer["data"] for value in row.values() if isinstance(value, Decimal)
-        ]
-        name = f"{meter['name']}: {each['name']}"
-        amount = numbers[0] if numbers else None
-        found.append(Cost(name, each.get("unit", ""), meter.get("productId"), amount))
-    return found
-
-
-def margins_by_product(costs: Iterable[Cost], products: Iterable[dict[str, Any]]) -> list[Margin]:
-    """The margin of each product whose own meters have costs, by unit and the largest margin first.
-
-    Costs of a meter without a product belong to none of them; so do costs in another currency than
-    bills of the product have.
-    """
-    sums: dict[tuple[str, str], Decimal] = {}
-    with exact():
-        for each in costs:
-            if each.product_id is not None and each.amount is not None:
-                key = each.unit, each.product_id
-                sums[key] = sums.get(key, ZERO) + each.amount
-    rows = list(products)
-    billed = totals(rows, "productId")
-    known = {(row["unit"], row.get("productId")): row for row in rows}
-    found = [
-        Margin(known[key], key[0], cost, billed[key]) for key, cost in sums.items() if key in known
-    ]
-    return sorted(found, key=lambda each: (each.unit, -each.left))
-
-
-def _margins(
-    costs: list[Cost] | None,
-    sums: dict[tuple[Any, ...], Decimal],
-    month: Month,
-) -> list[tuple[str, str, Decimal | None, Decimal | None, Decimal | None]] | None:
-    """Costs beside what was billed in the same currency, and what is left of that."""
-    if costs is None:
-        return None
-    found = []
-    for name, unit, _, cost in costs:
-        billed = sums.get((unit, str(month)))
-        with exact():
-            left = None if billed is None or cost is None else billed - cost
-        found.append((name, unit, cost, billed, left))
-    return found
 
 
 def _csv(name: str, rows: Sequence[dict[str, Any]]) -> Response:

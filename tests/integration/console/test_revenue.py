@@ -9,21 +9,16 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.cli import run
-from meterlake.console.revenue import (
-    Cost,
-    changes,
-    concentration,
-    margins_by_product,
-    measured,
-    share,
-)
+from meterlake.console.margins import Cost, margins_by_product, measured
+from meterlake.console.revenue import changes, concentration, share
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.month import read_month_bills
+from tests.bills import subscribe
 from tests.console_world import CONSOLE, MONTH, a_console
-from tests.homes import configure, ndjson
+from tests.homes import HEADER, configure, csv_row, ndjson
 from tests.people import allow, deny
 
 REVENUE = f"{CONSOLE}/revenue"
@@ -81,7 +76,7 @@ def test_the_page_shows_totals_shares_and_changes(world):
     assert "2 customers have bills." in ada.text
     assert re.search(r"The largest has [\d.]+ % of USD\.", ada.text)
     assert "Largest changes since August 2026" in ada.text
-    assert "Calls: Our cost none nothing was measured" in ada.text
+    assert "Calls: Our cost: nothing was measured in this month." in ada.text
     assert (
         '<svg viewBox="0 0 800 240" role="img" aria-label="Revenue by month in USD"'
         in ada.page.text
@@ -152,61 +147,125 @@ def test_concentration_is_the_share_of_the_largest():
     assert share(Decimal(1), Decimal(0)) is None
 
 
-def test_the_margin_of_a_product_is_its_bills_less_the_costs_of_its_own_meters(tmp_path):
-    spent = {"acme": Decimal("12.25"), "bolt": Decimal("7.75")}
+SPENT = {
+    "acme": Decimal("12.25004"),
+    "branch": Decimal("0.5"),
+    "bolt": Decimal("7.75"),
+    "euro": Decimal("3.125"),
+    "idle": Decimal("9.004"),
+}
+
+
+def measure_costs(home):
+    """Acme with a branch, and bolt have bills in dollars, euro in euros, and idle has no bill."""
     fields = [
         {"category": "MEASURE", "code": "n", "name": "Jobs"},
         {"category": "COST", "code": "paid", "name": "Paid", "unit": "USD"},
     ]
     work = {"code": "work", "name": "Work", "productId": "cloud", "dataFields": fields}
+    configure(
+        home.organization,
+        currencies=[{"code": each, "name": each} for each in ("USD", "EUR")],
+        organizationConfig={
+            "currency": "USD",
+            "currencyConversions": [
+                {"from": "USD", "to": "EUR", "multiplier": Decimal("0.8")},
+                {"from": "EUR", "to": "USD", "multiplier": Decimal("1.25")},
+            ],
+        },
+        meters=[{**work, "derivedFields": []}],
+        accounts=[
+            {"code": "idle", "name": "idle", "emailAddress": "a@b.example"},
+            {"code": "euro", "name": "Euro", "emailAddress": "a@b.example", "currency": "EUR"},
+            {
+                "code": "branch",
+                "name": "Branch",
+                "emailAddress": "a@b.example",
+                "parentAccountId": "acme",
+            },
+        ],
+    )
+    subscribe(home, "euro")
+    used = HEADER + csv_row("9", "80", "euro")
+    rows = [
+        {
+            "uid": f"cost-{account}",
+            "meter": "work",
+            "account": account,
+            "ts": "2026-09-05T00:00:00Z",
+            "measure": {"n": 1},
+            "cost": {"paid": float(amount)},
+        }
+        for account, amount in SPENT.items()
+    ]
+    assert home.ingest("used.csv", used).rejected == 0
+    assert home.ingest("costs.ndjson", ndjson(rows)).rejected == 0
+    bill(home.organization, Month.parse(MONTH))
+
+
+def test_costs_stand_beside_the_revenue_of_exactly_their_customers(tmp_path):
     with a_console(tmp_path) as found:
         organization = found.home.organization
-        configure(organization, meters=[{**work, "derivedFields": []}])
-        rows = [
-            {
-                "uid": f"cost-{account}",
-                "meter": "work",
-                "account": account,
-                "ts": "2026-09-05T00:00:00Z",
-                "measure": {"n": 1},
-                "cost": {"paid": float(amount)},
-            }
-            for account, amount in spent.items()
-        ]
-        assert found.home.ingest("costs.ndjson", ndjson(rows)).rejected == 0
+        measure_costs(found.home)
         found.join("ada@example.com", allow())
         ada = found.browser("ada@example.com")
-        ada.go(f"{REVENUE}?month={MONTH}")
+        own = ada.go(f"{REVENUE}?month={MONTH}")
+        exact = ada.page.text
+        in_dollars = ada.go(f"{REVENUE}?month={MONTH}&reporting=USD")
 
         # What it comes to by the lines that are stored, and by what was sent.
         with organization.reading() as reader:
-            bills_of_month = [
-                bills.get(reader, each.id) for each in read_month_bills(reader, MONTH)
-            ]
-        lines = [line.body for each in bills_of_month for line in each.content.lines]
-        billed = sum(
-            Decimal(each["convertedSubtotal"]) for each in lines if each["productCode"] == "cloud"
-        )
-        cost = sum(spent.values())
-        left = billed - cost
-        part = (left * 100 / billed).quantize(Decimal("0.1"))
-        numbers = [f"{each:,.2f} USD" for each in (billed, cost, left)]
-        assert f"Cloud {' '.join(numbers)} {part} %" in ada.text
+            made = [bills.get(reader, each.id) for each in read_month_bills(reader, MONTH)]
+    billed = {"USD": Decimal(0), "EUR": Decimal(0)}
+    for each in made:
+        for line in each.content.lines:
+            if line.body["productCode"] == "cloud":
+                billed[each.content.currency] += Decimal(line.body["convertedSubtotal"])
+    dollars = SPENT["acme"] + SPENT["branch"] + SPENT["bolt"]
+    assert min(billed.values()) > 0
+
+    def row(unit, customers, revenue, cost):
+        left = revenue - cost
+        part = (left * 100 / revenue).quantize(Decimal("0.1"))
+        numbers = [f"{each:,.2f} USD" for each in (revenue, cost, left)]
+        return f"Cloud {unit} {customers} {' '.join(numbers)} {part} %"
+
+    assert row("USD", 3, billed["USD"], dollars) in own
+    assert f'title="{dollars}"' in exact
+    # Euros less dollars would be nothing: the page offers one currency.
+    assert f"Cloud EUR 1 {billed['EUR']:,.2f} EUR 3.12 USD Compare in USD" in own
+    assert "1 customer has costs in this month, and no bill to set them against." in own
+    assert "idle 9.00 USD" in own
+    whole = billed["USD"] + billed["EUR"] * Decimal("1.25")
+    assert row("USD", 4, whole, dollars + SPENT["euro"]) in in_dollars
 
 
-def test_costs_without_a_product_or_in_another_currency_are_in_no_margin():
-    products = [{"unit": "USD", "productId": "p", "value": Decimal(100)}]
-    costs = [
-        Cost("a", "USD", "p", Decimal(30)),
-        Cost("b", "USD", "p", Decimal("0.5")),
-        Cost("of no product", "USD", None, Decimal(7)),
-        Cost("in euros", "EUR", "p", Decimal(9)),
-        Cost("nothing measured", "USD", "p", None),
-        Cost("of a product without bills", "USD", "q", Decimal(4)),
+def test_costs_without_a_product_stand_beside_all_revenue_and_other_units_are_never_subtracted():
+    products = [
+        {"unit": "USD", "productId": "p", "value": Decimal(100)},
+        {"unit": "USD", "productId": "other", "value": Decimal(50)},
+        {"unit": "EUR", "productId": "p", "value": Decimal(1000)},
     ]
-    [margin] = margins_by_product(costs, products)
-    assert (margin.cost, margin.left, margin.share) == (
-        Decimal("30.5"),
-        Decimal("69.5"),
-        Decimal("69.5"),
-    )
+    costs = [
+        Cost("a", "USD", "p", {"x": Decimal(30), "nobody": Decimal(1000)}),
+        Cost("b", "USD", "p", {"y": Decimal("0.5")}),
+        Cost("of no product", "USD", None, {"x": Decimal(7)}),
+        Cost("in euros", "EUR", "p", {"x": Decimal(9)}),
+        Cost("nothing measured", "USD", "p", {}),
+        Cost("of a product without bills", "USD", "q", {"x": Decimal(4)}),
+    ]
+    margins = margins_by_product(costs, products, {"x": {"USD"}, "y": {"USD"}})
+
+    found = [
+        (
+            *(each.product and each.product["productId"], each.cost_unit),
+            *(each.revenue, each.cost, each.left, each.share),
+        )
+        for each in margins
+    ]
+    assert found == [
+        (None, "USD", Decimal(150), Decimal(7), Decimal(143), Decimal("95.3")),
+        ("p", "USD", Decimal(100), Decimal("30.5"), Decimal("69.5"), Decimal("69.5")),
+        ("p", "EUR", Decimal(100), Decimal(9), None, None),
+        ("q", "USD", Decimal(0), Decimal(4), Decimal(-4), None),
+    ]

@@ -20,8 +20,8 @@ _NOT_FOUND: Final = 404
 _NOT_OF_PATHS: Final = re.compile(r"[?#\x00-\x20\x7f]")
 # How long a store of objects elsewhere may say nothing.
 _SECONDS: Final = 60
-# What a page lists at most where the API has no end: more is behind a link.
-_EVERY_MAX: Final = 1_000
+# The most that a page lists where the API has no end: more is behind a link.
+EVERY_MAX: Final = 1_000
 _PAGE: Final = 100
 
 
@@ -103,7 +103,7 @@ class ApiClient:
         """The rows of all pages of a list, the first thousand; none if the API shows none."""
         rows: list[Any] = []
         token = None
-        while len(rows) < _EVERY_MAX:
+        while len(rows) < EVERY_MAX:
             answer = await self.find(path, pageSize=_PAGE, nextToken=token, **query)
             if answer is None:
                 break
@@ -111,7 +111,7 @@ class ApiClient:
             token = answer.get("nextToken")
             if not token:
                 break
-        return rows[:_EVERY_MAX]
+        return rows[:EVERY_MAX]
 
     async def by_id(self, path: str, ids: Iterable[str | None]) -> dict[str, Any]:
         """The rows of a list that have some ids, by id; without ids nobody is asked."""

@@ -430,6 +430,16 @@ def money(value: Decimal | int | str, currency: str, locale: Locale) -> Markup:
     return Markup('{} <abbr class="currency">{}</abbr>').format(shown, currency)
 
 
+def rounded(value: Decimal, currency: str, locale: Locale) -> Markup:
+    """An amount with two decimals for the eye; the exact one on hover."""
+    shown = format_decimal(
+        round_amount(value, 2, RoundingMode.HALF_EVEN), "#,##0.00", locale=locale
+    )
+    return Markup(
+        '<data class="number" value="{0}" title="{0}">{1}</data> <abbr class="currency">{2}</abbr>'
+    ).format(f"{value:f}", shown, currency)
+
+
 def day(value: str | date, locale: Locale) -> Markup:
     """A day as people read it."""
     found = date.fromisoformat(value) if isinstance(value, str) else value
@@ -522,6 +532,7 @@ def _templates() -> Environment:
     filters: Mapping[str, Callable[..., Any]] = {
         "number": number,
         "money": money,
+        "rounded": rounded,
         "day": day,
         "instant": instant,
         "starts": starts,
