@@ -5,7 +5,7 @@ of declared resources come from `RESOURCES`; named operations stand beside the f
 call; what a later version does is declared, too, and answers 501.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from meterlake.api import (
     accounts,
@@ -42,6 +42,7 @@ from meterlake.api.entities import standard_operations
 from meterlake.api.server import downloads
 from meterlake.api.server.call import ORGANIZATION, Call, Operation
 from meterlake.model.catalog.catalog import Features
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.configuration.permissions import ANYTHING
 from meterlake.pipeline.config import entities
 
@@ -77,9 +78,10 @@ _NAMED: Final = (
 )
 
 
-async def _list_allowed(call: Call) -> dict[str, list[str]]:
+async def _list_allowed(call: Call) -> dict[str, Any]:
     """What whoever asks may call, for those who offer it; single items and groups may be refused."""
     features = await call.run(entities.single, call.organization, Features)
+    config = await call.run(entities.single, call.organization, OrganizationConfig)
     allows = call.permissions.allows
     return {
         "data": sorted(
@@ -92,7 +94,9 @@ async def _list_allowed(call: Call) -> dict[str, list[str]]:
             )
             and (each.reads is None or allows(each.reads, each.resource))
             and (each.feature is None or getattr(features, each.feature))
-        )
+        ),
+        "author": call.author,
+        "timezone": config.timezone,
     }
 
 

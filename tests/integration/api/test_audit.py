@@ -27,6 +27,7 @@ from meterlake.stores.state.core.pages import Page
 from tests.closing_world import a_month_to_close
 from tests.commands import wait_until
 from tests.e2e.api.test_authorization import service_user, token_of
+from tests.homes import HEADER, csv_row
 from tests.people import PASSWORD, allow, deny, join, policy
 from tests.sent_bills import home_with_bills
 from tests.served import served
@@ -189,6 +190,24 @@ def test_every_act_on_a_bill_stays_in_the_log_with_its_month_amount_and_reason(t
     ]
     assert {each[1] for each in said} == {"2026-09"}
     assert [each["reason"] for each in found if "reason" in each] == ["Outage", "Outage"]
+
+
+def test_a_calculation_is_in_the_log_with_what_the_bill_came_to_by_it(tmp_path):
+    with home_with_bills(tmp_path / "home") as home:
+        totals = []
+        for number in range(3):
+            home.ingest(f"{number}.csv", HEADER + csv_row(f"more-{number}", gb=f"{number + 1}"))
+            home.clock.time += timedelta(minutes=1)
+            bill(home.organization, Month.parse("2026-09"), author="USER_ada")
+            [acme] = find_bills(home.organization, ["acme", "2026-09"])
+            totals.append(Decimal(get_bill(home.organization, acme)["billTotal"]))
+        wanted = AuditFilter(kinds=["Bill"], entity_id=acme)
+        found = audit_log(home.organization, wanted, Page(50, oldest_first=True))["data"]
+
+    assert len(set(totals)) == 3
+    assert [(each["action"], each["amount"]) for each in found] == [
+        ("recalculated", total) for total in totals[1:]
+    ]
 
 
 @pytest.mark.long

@@ -50,6 +50,7 @@ def world(tmp_path_factory):
         found.join("eve@example.com", allow())
         found.join("reader@example.com", allow("config:retrieve"))
         found.join("bills@example.com", allow("config:retrieve", "config:bill"))
+        found.join("only@example.com", allow("all", "config:bill/*"))
         yield found
 
 
@@ -159,6 +160,26 @@ def test_a_bill_is_found_by_its_invoice_number(world, eve):
 
 
 # --- Reading ------------------------------------------------------------------------------------
+
+
+def test_who_reads_bills_alone_sees_the_organizations_times_and_no_false_names(world, eve):
+    only = world.browser("only@example.com")
+    for browser in (eve, only):
+        browser.go(f"{CONSOLE}/bills?month={MONTH}&customer=bolt")
+        browser.go(re.search(r'href="(/console/bills/[0-9a-f-]{36})"', browser.page.text)[1])
+    calculated = [
+        re.search(r"Calculated (\w+ \d+, \d{4}, \S+)", each.text)[1] for each in (eve, only)
+    ]
+
+    assert calculated[0] == calculated[1]
+    assert "Europe/Berlin" in only.text
+    only.press("approve")
+    assert "approved by Ada Lovelace" in only.text
+    only.press("unapprove")
+    eve.go(only.path)
+    eve.press("approve")
+    assert "approved by another person" in only.go(only.path)
+    eve.press("unapprove")
 
 
 def test_a_customer_shows_prices_usage_spend_bills_and_who_did_what(eve, ids):

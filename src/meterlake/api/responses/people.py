@@ -106,9 +106,17 @@ class MeResponse(Value):
 
 
 class AllowedOperationsResponse(Value):
-    """The ids of the operations that whoever asks may call."""
+    """The ids of the operations that whoever asks may call.
+
+    Attributes:
+        data: The ids.
+        author: Who asks, as `createdBy` and the like name them.
+        timezone: The time zone of the organization, in which its days and months are.
+    """
 
     data: tuple[Text, ...]
+    author: Text
+    timezone: Text
 
 
 class AccessKeyResponse(Value):

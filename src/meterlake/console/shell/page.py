@@ -29,7 +29,7 @@ from meterlake.console.shell import once
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
 from meterlake.console.shell.navigation import ROOMS, Room
 from meterlake.console.shell.numbers import written_number
-from meterlake.console.shell.people import author_name, names_of_authors
+from meterlake.console.shell.people import OTHER_PERSON, author_name, names_of_authors
 from meterlake.console.shell.session import ConsoleSession, api_of, begin_sign_in, origin
 from meterlake.console.shell.static_files import static_address
 from meterlake.model.errors import Invalid, MeterlakeError
@@ -74,6 +74,7 @@ class Visit:
 
     Attributes:
         allowed: The operations of the API that the person may call.
+        author: What `createdBy` and the like say of what the person does.
         form: The fields of what was sent; empty for a GET.
         files: The files that were chosen in a form, by field.
         refusal: Why the API refused what was sent, if the page comes back with it.
@@ -85,6 +86,7 @@ class Visit:
     session: ConsoleSession
     api: ApiClient
     allowed: frozenset[str] = frozenset()
+    author: str = ""
     form: dict[str, list[str]] = field(default_factory=dict)
     files: dict[str, list[SentFile]] = field(default_factory=dict)
     refusal: ApiRefusalError | None = None
@@ -125,7 +127,9 @@ class Visit:
     async def people(self) -> dict[str, str]:
         """The names of authors, for `author` in templates; asked for once on a page."""
         if self._people is None:
-            self._people = await names_of_authors(self.api)
+            found = await names_of_authors(self.api)
+            hidden = {} if self.may("ListOrgUsers") else {OTHER_PERSON: "another person"}
+            self._people = {**found, **hidden, self.author: self.session.person}
         return self._people
 
     def open_places(self, places: Iterable[tuple[str, str, str]]) -> tuple[tuple[str, str], ...]:
@@ -296,7 +300,7 @@ async def _answered(function: PageFunction, visit: Visit, needs: str) -> Respons
             reason = "The page was open for too long, or the form is not from here. Try again."
             raise ApiRefusalError(400, reason)
     answer = await visit.api.get("/users/me/operations")
-    visit.allowed = frozenset(answer["data"])
+    visit.allowed, visit.author = frozenset(answer["data"]), answer["author"]
     if needs:
         visit.require(needs)
     return await (once.carry_out(visit, function) if visit.form else function(visit))

@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from meterlake.console.shell.api import ApiClient
+
+# What people are called whose names one may not read.
+OTHER_PERSON: Final = "USER"
 
 
 async def names_of_authors(api: ApiClient) -> dict[str, str]:
@@ -27,7 +30,7 @@ def author_name(author: str | None, names: Mapping[str, str]) -> str:
     if author in names:
         return names[author]
     if author.startswith("USER_"):
-        return "somebody who left"
+        return names.get(OTHER_PERSON, "somebody who left")
     if author.startswith("SERVICE_USER_"):
         return "a program that is gone"
     return "meterlake" if author == "SYSTEM" else author

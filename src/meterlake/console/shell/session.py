@@ -142,13 +142,13 @@ async def _session_of(request: Request, token: str) -> ConsoleSession:
     async with api_of(request, token, claims["org"]) as api:
         # Who may do nothing sees no more than that.
         me = await api.find("/users/me") or {"user": {}, "organization": {}}
-        settings = await api.find("/organizationconfig") or {}
+        allowed = await api.get("/users/me/operations")
     user = me["user"]
     return ConsoleSession(
         token,
         claims["org"],
         me["organization"].get("organizationName", ""),
-        settings.get("timezone", "UTC"),
+        allowed["timezone"],
         full_name(user) or "Signed in",
         secrets.token_urlsafe(32),
         int(_now(request)),

@@ -5,9 +5,10 @@ their changes have. What the worker does by itself, such as bills and approvals 
 nobody's work: a calculation of it that changes nothing takes the last one from nobody.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 from meterlake.model.catalog.counters import CounterPricing
 from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanTemplate, Pricing
@@ -17,7 +18,12 @@ from meterlake.model.errors import Forbidden
 from meterlake.model.values.counted import counted
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bills.approval import BillWork, entities_changed_by, read_work
+from meterlake.stores.state.billing.bills.approval import (
+    BillWork,
+    EntityChange,
+    entities_changed_by,
+    read_work,
+)
 
 # Who gives a command and no name is nobody in particular.
 _UNNAMED: Final = "cli"
@@ -56,14 +62,17 @@ def own_work(reader: Reader, author: str, bill_ids: Sequence[str]) -> list[OwnWo
     first = min(each.first_day for each in works)
     since = datetime.combine(first, time(), UTC) - _AHEAD
     changed = entities_changed_by(reader, author, _PRICES, since)
+    zone = ZoneInfo(config.entity.timezone)
     return [
         OwnWork(each.id, each.account_code, reason)
         for each in works
-        if (reason := _reason(each, author, changed)) is not None
+        if (reason := _reason(each, author, changed, zone)) is not None
     ]
 
 
-def _reason(work: BillWork, author: str, changed: dict[str, datetime]) -> str | None:
+def _reason(
+    work: BillWork, author: str, changed: Mapping[str, list[EntityChange]], zone: ZoneInfo
+) -> str | None:
     """Why a bill is somebody's own work; None if it is not."""
     if author == _UNNAMED:
         return "you gave no name; say with `--as` who you are"
@@ -72,7 +81,13 @@ def _reason(work: BillWork, author: str, changed: dict[str, datetime]) -> str | 
     if author in work.memo_authors:
         return "you put a credit or a debit on it"
     since = datetime.combine(work.first_day, time(), UTC) - _AHEAD
-    if any(changed[id_] >= since for id_ in work.entity_ids & changed.keys()):
+    end = datetime.combine(work.end_day, time(), zone)
+    # A price that ends, or goes on, after the bill's period is what it was within it.
+    if any(
+        each.at >= since and (each.since is None or each.since < end)
+        for id_ in work.entity_ids & changed.keys()
+        for each in changed[id_]
+    ):
         return "you changed a price of it since its period began"
     return None
 

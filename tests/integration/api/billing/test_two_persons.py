@@ -182,6 +182,20 @@ def test_who_set_a_price_or_put_a_line_on_a_bill_does_not_approve_it(server, htt
     set_status(server.organization, OTHER, ids["acme"], BillStatus.APPROVED)
 
 
+@pytest.mark.parametrize(
+    ("end", "is_own"), [("2026-12-01", False), ("2026-10-01", False), ("2026-09-15", True)]
+)
+def test_a_price_that_ends_after_the_period_is_no_change_of_the_bill(server, http, end, is_own):
+    bill(server.organization, SEPTEMBER)
+    ids = bills_of(http)
+    [price] = http.get("/pricings").json()["data"]
+    changed = http.put(f"/pricings/{price['id']}", json=price | {"endDate": f"{end}T00:00:00Z"})
+    assert changed.status_code == 200, changed.text
+
+    answer = http.put(f"/bills/{ids['acme']}/status", json={"status": "APPROVED"})
+    assert (answer.status_code == 403) is is_own, answer.text
+
+
 def test_an_update_that_does_not_name_the_setting_leaves_it_on(http):
     settings = http.get("/organizationconfig").json()
     del settings["twoPersonApproval"]

@@ -355,11 +355,21 @@ def _of_postings(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
 def _of_replaced_bills(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
     if wanted.kinds and BILL_KIND not in wanted.kinds:
         return None
-    table = BILL_VERSION.c
+    table, after = BILL_VERSION.c, BILL_VERSION.alias().c
+    later = (
+        select(after.total)
+        .where(after.bill_id == table.bill_id, after.version > table.version)
+        .order_by(after.version)
+        .limit(1)
+        .correlate(BILL_VERSION)
+    )
+    now = select(BILL.c.total).where(BILL.c.id == table.bill_id).correlate(BILL_VERSION)
+    # What the bill came to by that; what is deleted has the amount that it had.
+    amount = func.coalesce(later.scalar_subquery(), now.scalar_subquery(), table.total)
     query = _columns(
         *(table.replaced, table.replaced_by, REPLACED, (BILL_KIND, table.bill_id)),
         table.account_id,
-        {"version": table.version, **_amounts(BILL_VERSION)},
+        {"version": table.version, **_amounts(BILL_VERSION), "amount": amount},
     )
     return query.where(table.org == reader.org_id)
 

@@ -13,10 +13,12 @@ from meterlake.model.resources.events import BILL as BILL_RESOURCE
 from meterlake.model.resources.events import UPDATED
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Entity
+from meterlake.model.values.period import parse_instant
 from meterlake.stores.state.billing.bills.bills import approval
 from meterlake.stores.state.billing.bills.events import note_row_event
 from meterlake.stores.state.billing.bills.lists import BillFilters, select_bills
 from meterlake.stores.state.billing.statements.jobs import ApprovedBill, order_statements
+from meterlake.stores.state.billing.stored_bills import BODY_END
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
@@ -28,6 +30,8 @@ from meterlake.stores.state.jobs.table import JOB, JobStatus
 # Bills of one transaction: other writers of State wait for as long as it takes.
 BATCH: Final = 400
 _CHANGED: Final = f"{BILL_RESOURCE}.{UPDATED}"
+# Where the body of an entity has the instant at which it ends.
+_END: Final = "endDate"
 
 
 def approve_pending(transaction: Transaction, filters: BillFilters) -> int:
@@ -135,6 +139,7 @@ class BillWork(NamedTuple):
         memo_authors: Who changed the lines that people put on it.
         entity_ids: What it was made from.
         first_day: Of its period.
+        end_day: The day after its last one.
     """
 
     id: str
@@ -143,6 +148,7 @@ class BillWork(NamedTuple):
     memo_authors: frozenset[str]
     entity_ids: frozenset[str]
     first_day: date
+    end_day: date
 
 
 def read_work(reader: Reader, ids: Iterable[str], nobody: Collection[str]) -> list[BillWork]:
@@ -172,6 +178,7 @@ def read_work(reader: Reader, ids: Iterable[str], nobody: Collection[str]) -> li
             memo_authors=frozenset(authors.get(row.id, ())),
             entity_ids=frozenset(wire.loads(row.pins).get("versions", ())),
             first_day=date.fromisoformat(wire.loads(row.body)["startDate"]),
+            end_day=date.fromisoformat(wire.loads(row.body)[BODY_END]),
         )
         for row in rows
     ]
@@ -206,15 +213,49 @@ def _calculated_before(
     return found
 
 
+class EntityChange(NamedTuple):
+    """A change of an entity.
+
+    Attributes:
+        at: When somebody made it.
+        since: From when on it matters, if it changed only when the entity ends; None if it
+            matters at all times of the entity.
+    """
+
+    at: datetime
+    since: datetime | None
+
+
 def entities_changed_by(
     reader: Reader, author: str, kinds: Collection[type[Entity]], since: datetime
-) -> dict[str, datetime]:
-    """When somebody changed entities of some kinds last, by id, from an instant on."""
-    table = ENTITY_HISTORY.c
-    query = select(table.id, func.max(table.valid_from)).where(
+) -> dict[str, list[EntityChange]]:
+    """What somebody changed of entities of some kinds from an instant on, by id."""
+    table, before = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
+    was = select(before.body).where(
+        *(before.org == table.org, before.kind == table.kind, before.id == table.id),
+        before.version == table.version - 1,
+    )
+    query = select(
+        table.id, table.valid_from, table.body, was.correlate(ENTITY_HISTORY).scalar_subquery()
+    ).where(
         table.org == reader.org_id,
         table.valid_from >= since,
         table.author == author,
         table.kind.in_([each.__name__ for each in kinds]),
     )
-    return dict(reader.connection.execute(query.group_by(table.id)).tuples().all())
+    found: dict[str, list[EntityChange]] = {}
+    for id_, at, new, old in reader.connection.execute(query).tuples():
+        found.setdefault(id_, []).append(EntityChange(at, _matters_since(old, new)))
+    return found
+
+
+def _matters_since(old: str | None, new: str | None) -> datetime | None:
+    """The earlier end of two bodies of an entity that differ in nothing else."""
+    if old is None or new is None:
+        return None
+    bodies = [wire.loads(each) for each in (old, new)]
+    ends = [each.pop(_END, None) for each in bodies]
+    if bodies[0] != bodies[1]:
+        return None
+    known = [each for end in ends if end is not None and (each := parse_instant(end)) is not None]
+    return min(known, default=None)
