@@ -170,9 +170,11 @@ def test_a_top_up_that_is_applied_earlier_counts_where_it_applies(world):
 def test_a_bill_that_draws_from_an_ended_balance_corrects_its_end_at_once(world):
     account = used(world, 60)
     balance = world.balance(account, 100, end_date="2026-02-01T00:00:00Z")
+    # What comes in after the end expires at once, until a bill draws it.
+    assert (world.amount(balance), held(world, balance)[-1]) == (0, (100, 0))
     world.bill(account, FEBRUARY)
-    settle_ended_balances(world.server.organization)
-    assert (world.amount(balance), held(world, balance)[-1]) == (0, (40, 0))
+    assert settle_ended_balances(world.server.organization) == 0
+    assert drawn(world, account) == {FEBRUARY: 60}
 
     world.use(account, ("2026-01-20", 30))
     world.bill(account, FEBRUARY)
@@ -180,9 +182,24 @@ def test_a_bill_that_draws_from_an_ended_balance_corrects_its_end_at_once(world)
     found = world.sdk.balances.transactions.list(balance.id, entity_type="SCHEDULER")
     # The end that counts; the one that was taken back is in the ledger only.
     assert [each.amount for each in found] == [-10]
+    assert [(each.description, each.created_by) for each in found] == [
+        ("Expired: the balance ended on 31 Jan 2026", "balance ends")
+    ]
+    with world.server.http() as http:
+        wanted = f"/balances/{balance.id}/transactions?entityType=SCHEDULER&includeReversed=true"
+        every = http.get(wanted).json()["data"]
+        log = http.get("/auditlog", params={"entityId": balance.id}).json()["data"]
+    # The newest first: 100 expired, then 40, then 10.
+    back = next(each for each in every if "reverses" in each and each["amount"] == 40)
+    assert [each["amount"] for each in every if "reverses" not in each] == [-10, -40, -100]
+    expired = [each for each in log if each["action"] in {"expired", "expiryReversed"}]
+    assert [each["amount"] for each in expired if each["action"] == "expired"] == [10, 40, 100]
+    assert {each["by"] for each in expired} == {"balance ends"}
+    assert back["createdBy"] == "balance ends"
+    assert back["description"] == "Taken back: Expired: the balance ended on 31 Jan 2026"
     assert (world.amount(balance), drawn(world, account)) == (0, {FEBRUARY: 90})
     # In the end it holds what it held.
-    assert held(world, balance)[-1] == (40, 0)
+    assert held(world, balance)[-1] == (100, 0)
     assert settle_ended_balances(world.server.organization) == 0
 
     world.sdk.bills.delete(world.bills(account)[FEBRUARY].id)

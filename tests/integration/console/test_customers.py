@@ -375,6 +375,31 @@ def test_a_balance_is_made_and_topped_up_and_the_opposite_takes_it_back(eve, ids
     assert re.search(r"Left 0\.00", eve.go(place))
 
 
+def test_what_a_balance_loses_at_its_end_is_called_so_and_stays(eve, ids):
+    """Prepaid money that comes late expires; a later last day gives it back, and all of it is shown."""
+    own = f"{CUSTOMERS}/{ids['acme']}"
+    times = {"startDate": "2026-01-01", "endDate": "2026-06-30"}
+    fields = {"name": "Lapsed", "code": "lapsed", "currency": "USD", **times}
+    fill(eve, f"{own}/balances/new", **fields)
+    place = eve.path
+    fill(eve, place, "book", amount="500", description="Transfer 8")
+
+    expired = "Expired: the balance ended on 30 Jun 2026 balance ends -500.00"
+    assert expired in eve.go(place)
+    assert re.search(r"Left 0\.00", eve.text)
+    assert re.search(r"Lapsed lapsed Jan 1, 2026 Jun 30, 2026 0\.00", eve.go(f"{own}/balances"))
+
+    fill(eve, place, endDate="2028-12-31")
+    assert re.search(r"Left 500\.00", eve.go(place))
+    assert expired in eve.text
+    assert f"Taken back: {expired.replace('-', '')}" in eve.text
+    assert re.search(r"Balance holds: Lapsed 500\.00", eve.go(f"{own}/history"))
+    assert re.search(r"Balance holds: Lapsed 0\.00", eve.text)
+    log = eve.go("/console/access/log")
+    assert "Expired" in log
+    assert "Expiry reversed" in log
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "shown"),
     [

@@ -1,5 +1,6 @@
 """Operations of balances that are no standard verbs, and those that show what a balance holds."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ async def _list_transactions(call: Call) -> Any:
         _balance_id(call),
         {name: value for name, value in criteria.items() if value is not None},
         page(call, _LONG_PAGE_MAX),
+        with_reversed=call.query.flag("includeReversed"),
     )
 
 
@@ -85,13 +87,15 @@ async def _list_balances(call: Call) -> Any:
     return await call.run(balances.list_page, call.organization, criteria, this)
 
 
-def _with_amount(operation: Operation) -> Operation:
+def _with_amount(
+    operation: Operation, read: Callable[..., Any] = balances.with_amount
+) -> Operation:
     standard = operation.handler
     assert standard is not None
 
     async def handler(call: Call) -> Any:
         balance = await standard(call)
-        return await call.run(balances.with_amount, call.organization, balance)
+        return await call.run(read, call.organization, balance)
 
     return replace(operation, handler=handler)
 
@@ -100,9 +104,9 @@ def _standard_operations() -> list[Operation]:
     """Standard operations for which transactions matter."""
     known = {each.id: each for each in standard_operations()}
     retrieve = replace(known["GetBalance"], handler=retrieving(BY_ENTITY[Balance]))
-    shown = [known["PostBalance"], retrieve, known["PutBalance"]]
     return [
-        *map(_with_amount, (*shown, known["DeleteBalance"])),
+        *map(_with_amount, (known["PostBalance"], retrieve, known["DeleteBalance"])),
+        _with_amount(known["PutBalance"], balances.settled),
         replace(known["ListBalances"], handler=_list_balances),
     ]
 

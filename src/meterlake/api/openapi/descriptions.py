@@ -116,6 +116,7 @@ PARAMETERS: Final = {
     "billingFrequency": "How often the period is billed.",
     "eventName": "The type of events, such as `configuration.account.created`.",
     "eventType": "The type of events.",
+    "includeReversed": "With transactions that were taken back, and those that take them back.",
     "includeActioned": "With events that somebody has seen to.",
     "notificationCode": "Only events that this notification tells of.",
     "entity": "The kind of entity, such as `Account`.",

@@ -287,7 +287,12 @@ SHAPES: Final[dict[str, Shape]] = {
     "ListBalanceTransactions": Shape(
         gives=bills.BalanceTransactionResponse,
         page=200,
-        query=(text("transactionTypeId"), text("entityType", *EntityType), text("entityId")),
+        query=(
+            text("transactionTypeId"),
+            text("entityType", *EntityType),
+            text("entityId"),
+            flag("includeReversed"),
+        ),
     ),
     "GetLedgerFile": Shape(sends_file=True),
     "PostBalanceTransaction": Shape(

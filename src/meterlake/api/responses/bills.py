@@ -501,6 +501,7 @@ class BalanceTransactionResponse(Envelope):
     currency_paid: Text | None = None
     entity_type: EntityType | None = None
     entity_id: Id | None = None
+    reverses: Id | None = None
     transaction_type_id: Id | None = None
     applied_date: Instant | None = None
     transaction_date: Instant | None = None

@@ -159,6 +159,8 @@ class AuditAction(StrEnum):
     LINE_REMOVED = "lineRemoved"
     TOPPED_UP = "toppedUp"
     PAID_BACK = "paidBack"
+    EXPIRED = "expired"
+    EXPIRY_REVERSED = "expiryReversed"
     REOPENED = "reopened"
     GRANTED = "granted"
     BEGUN = "begun"

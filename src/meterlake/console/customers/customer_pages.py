@@ -322,7 +322,10 @@ async def show_thing(visit: Visit) -> Response:
 async def _booked(visit: Visit, balance: Mapping[str, Any]) -> dict[str, Any]:
     today = midnight(visit.today, ZoneInfo(visit.session.zone))
     answer = await visit.api.find(
-        f"/balances/{balance['id']}/transactions", pageSize=50, nextToken=visit.query("page")
+        f"/balances/{balance['id']}/transactions",
+        includeReversed=True,
+        pageSize=50,
+        nextToken=visit.query("page"),
     )
     return {
         "booking": _BOOKING if visit.may("PostBalanceTransaction") else (),

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from meterlake.console.bills.bills import BILLS
 from meterlake.console.customers import customer_links, customer_pages, customer_prices, portal
-from meterlake.console.customers.customer_things import COMPLETE, CUSTOMERS, THINGS
+from meterlake.console.customers.customer_things import BALANCES, COMPLETE, CUSTOMERS, THINGS
 from meterlake.console.customers.day_charts import day_chart
 from meterlake.console.shell.api import rows_of
 from meterlake.console.shell.lists import Column, Listing, called_by, show_list
@@ -23,6 +23,7 @@ _ONE_DAY: Final = timedelta(days=1)
 # What belongs to a customer, and has a history of its own.
 _INCLUDED: Final = "accountPlans,contracts,commitments,balances,charges"
 _OF_BILLS: Final = ("billing.bill.", "billing.credit", "billing.debit")
+_OF_AMOUNTS: Final = "billing.balanceamount."
 
 _LISTING: Final = Listing(
     "Customers",
@@ -190,7 +191,11 @@ async def history(visit: Visit, id_: str, most: int) -> list[dict[str, Any]]:
         visit.api.find("/events", accountId=id_, includeActioned=True, pageSize=min(100, most)),
     )
     found = [_change(each) for each in rows_of(changes)]
-    found += [_event(each) for each in rows_of(events) if each["eventName"].startswith(_OF_BILLS)]
+    for each in rows_of(events):
+        if each["eventName"].startswith(_OF_BILLS):
+            found.append(_event(each))
+        elif each["eventName"].startswith(_OF_AMOUNTS):
+            found.append(_amount(each))
     return sorted(found, key=lambda each: str(each["at"]), reverse=True)[:most]
 
 
@@ -218,6 +223,20 @@ def _event(event: dict[str, Any]) -> dict[str, Any]:
         "status": now.get("status"),
         "total": now.get("billTotal"),
         "currency": now.get("currency"),
+        "changes": [],
+    }
+
+
+def _amount(event: dict[str, Any]) -> dict[str, Any]:
+    """What a balance held after something was booked, drawn or expired."""
+    now = event["m3terEvent"]["eventData"]["newDto"]
+    return {
+        "at": event["eventTime"],
+        "what": "balance holds",
+        "name": now["name"],
+        "link": f"{CUSTOMERS}/{now['accountId']}/{BALANCES.key}/{now['balanceId']}",
+        "total": now["amount"],
+        "currency": now["currency"],
         "changes": [],
     }
 

@@ -27,6 +27,7 @@ from meterlake.model.values.ids import derived_id
 from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import zone
 from meterlake.model.values.problems import read
+from meterlake.pipeline.billing.balances.ended_balances import settle_if_ended
 from meterlake.pipeline.config.entities import Document, envelope, parse
 from meterlake.stages.bill.credits.balances import Entry, entry_of, overdrawn, summarize
 from meterlake.stages.bill.credits.funds import first_bill_date
@@ -95,7 +96,9 @@ def create_transaction(
             if overdrawn(entries, new):
                 rule = "it must be at most what the balance holds, unless allowOverdraft is set"
                 raise Invalid("amount", new.amount, rule)
-        return book(transaction, balance, entity, cause_of(author)).to_wire()
+        booked = book(transaction, balance, entity, cause_of(author)).to_wire()
+    settle_if_ended(organization, balance_id)
+    return booked
 
 
 def book(
@@ -145,15 +148,21 @@ def _entries(balance: Balance, booked: Iterable[Booked]) -> list[Entry]:
 
 
 def list_transactions(
-    organization: Organization, balance_id: str, wanted: Mapping[str, str], page: Page
+    organization: Organization,
+    balance_id: str,
+    wanted: Mapping[str, str],
+    page: Page,
+    *,
+    with_reversed: bool = False,
 ) -> Document:
-    """One page of a balance's transactions, the newest first, without those that were taken back.
+    """One page of a balance's transactions, the newest first.
 
     Args:
         organization: The organization.
         balance_id: The balance.
         wanted: Values by the names of `TRANSACTION_FILTERS`.
         page: Which part.
+        with_reversed: Also those that were taken back, and what takes them back.
 
     Raises:
         NotFound: There is no such balance.
@@ -163,7 +172,9 @@ def list_transactions(
     with organization.reading() as reader:
         reader.get(Balance, balance_id)
         before = position_of(page.token) or None
-        found = latest(reader, balance_id, columns, before, page.size + 1, standing=True)
+        found = latest(
+            reader, balance_id, columns, before, page.size + 1, standing=not with_reversed
+        )
     listed = found[: page.size]
     token = position_token(listed[-1].sequence) if len(found) > page.size else None
     return envelope([each.to_wire() for each in listed], token)
@@ -188,6 +199,12 @@ def list_page(organization: Organization, wanted: BalanceFilters, page: Page) ->
         configuration = StoredConfiguration(reader)
         found = [response(record, configuration) for record in records]
         return envelope(_with_amounts(reader, organization.stores, found), token)
+
+
+def settled(organization: Organization, balance: Document) -> Document:
+    """A balance that somebody changed, with what it holds now, after its end was settled if it has come."""
+    settle_if_ended(organization, balance["id"])
+    return with_amount(organization, balance)
 
 
 def with_amount(organization: Organization, balance: Document) -> Document:

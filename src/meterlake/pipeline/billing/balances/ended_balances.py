@@ -15,6 +15,7 @@ from meterlake.stores import Organization
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.billing.credits.ledger import lock_sources, read_movements
 from meterlake.stores.state.billing.credits.leftovers import (
+    AUTHOR,
     note_settled,
     post_leftovers,
     resettled_balances,
@@ -27,7 +28,6 @@ from meterlake.stores.state.billing.credits.source_events import (
     note_source_changes,
 )
 
-AUTHOR: Final = "balance ends"
 # When very many balances end, others of the worker's tasks take turns.
 _AT_ONCE: Final = 500
 
@@ -44,12 +44,28 @@ def settle_ended_balances(organization: Organization) -> int:
     with organization.reading() as reader:
         found = unsettled_balances(reader, organization.now())[:_AT_ONCE]
     for balance_id in found:
-        with suppress(NotFound), organization.transaction(AUTHOR) as transaction:
-            since = last_posting(transaction)
-            _settle(transaction, balance_id)
-            note_source_changes(transaction, since)
+        _settle_alone(organization, balance_id)
         mark_step("leftovers.settled")
     return len(found)
+
+
+def settle_if_ended(organization: Organization, balance_id: str) -> None:
+    """Settle one balance, of which somebody just changed what it holds or when it ends.
+
+    Whoever looks at it next sees what is left, before the worker's next round.
+    """
+    with organization.reading() as reader:
+        is_settled = not unsettled_balances(reader, organization.now(), [balance_id])
+    if not is_settled:
+        _settle_alone(organization, balance_id)
+
+
+def _settle_alone(organization: Organization, balance_id: str) -> None:
+    """Settle a balance in a transaction of its own."""
+    with suppress(NotFound), organization.transaction(AUTHOR) as transaction:
+        since = last_posting(transaction)
+        _settle(transaction, balance_id)
+        note_source_changes(transaction, since)
 
 
 def settle_draws(transaction: Transaction, since: int) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Select,
     String,
     Table,
+    and_,
     case,
     cast,
     func,
@@ -26,7 +27,7 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from meterlake.model.bills.ledger import PostingKind
+from meterlake.model.bills.ledger import EXPIRED, PostingKind
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.customers.balances import Balance
 from meterlake.model.values import wire
@@ -326,7 +327,7 @@ def _of_ended_approvals(
 
 
 def _of_postings(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
-    """What people and schedules put into balances, or paid back."""
+    """What came into balances, was paid back, or expired at their end."""
     if wanted.kinds and Balance.__name__ not in wanted.kinds:
         return None
     table = POSTING.c
@@ -337,7 +338,19 @@ def _of_postings(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
         ENTITY.c.id == table.source_id,
     )
     reason = select(BALANCE_NOTE.c.description).where(BALANCE_NOTE.c.id == table.id)
-    action = case((table.kind == PostingKind.CREDIT.value, "toppedUp"), else_="paidBack")
+    kinds = {
+        PostingKind.CREDIT: "toppedUp",
+        PostingKind.MANUAL: "paidBack",
+        PostingKind.EXPIRY: "expired",
+    }
+    # Of all that is taken back only this stands for itself: what a bill drew stands with the bill.
+    is_expiry_reversed = and_(
+        table.kind == PostingKind.REVERSAL.value, table.from_account == str(EXPIRED)
+    )
+    action = case(
+        *((table.kind == kind.value, action) for kind, action in kinds.items()),
+        else_="expiryReversed",
+    )
     query = _columns(
         *(table.created, table.created_by, action, (Balance.__name__, table.source_id)),
         name.scalar_subquery(),
@@ -348,8 +361,8 @@ def _of_postings(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
             "reason": reason.scalar_subquery(),
         },
     )
-    kinds = (PostingKind.CREDIT.value, PostingKind.MANUAL.value)
-    return query.where(table.org == reader.org_id, table.kind.in_(kinds))
+    is_shown = or_(table.kind.in_(kinds), is_expiry_reversed)
+    return query.where(table.org == reader.org_id, is_shown)
 
 
 def _of_replaced_bills(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:

@@ -81,10 +81,12 @@ class Booked:
 
     def to_wire(self) -> dict[str, Any]:
         """The transaction as `BalanceTransactionResponse`."""
+        taken_back = self.posting.reverses
         return {
             **self.record.to_wire(),
             "entityType": self.cause.type.value,
             "entityId": self.cause.id,
+            **({} if taken_back is None else {"reverses": taken_back}),
         }
 
 

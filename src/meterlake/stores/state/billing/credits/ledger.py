@@ -78,8 +78,16 @@ class BillConsumption:
     draws: Sequence[Consumption] = field(default=())
 
 
-def post(transaction: Transaction, postings: Iterable[NewPosting]) -> list[str]:
-    """Add postings, and answer their ids."""
+def post(
+    transaction: Transaction, postings: Iterable[NewPosting], author: str | None = None
+) -> list[str]:
+    """Add postings, and answer their ids.
+
+    Args:
+        transaction: Where to.
+        postings: Which ones.
+        author: Who makes them; the author of the transaction if None.
+    """
     rows: list[dict[str, Any]] = [
         {
             "id": transaction.new_id(),
@@ -96,7 +104,7 @@ def post(transaction: Transaction, postings: Iterable[NewPosting]) -> list[str]:
             "reverses": each.reverses,
             "applied": each.applied,
             "created": transaction.now,
-            "created_by": transaction.author,
+            "created_by": author or transaction.author,
             "began": transaction.number,
         }
         for each in postings

@@ -1,8 +1,8 @@
 """What was posted at the ends of balances, and which balances have to be looked at again."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -17,27 +17,46 @@ from sqlalchemy import (
     select,
 )
 
-from meterlake.model.bills.ledger import LeftoverChanges, Posting, PostingKind
-from meterlake.model.customers.balances import Balance
+from meterlake.model.bills.ledger import (
+    LedgerAccountType,
+    Leftover,
+    LeftoverChanges,
+    Posting,
+    PostingKind,
+)
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.balances import Balance, EntityType
 from meterlake.model.values.entity import Record
-from meterlake.model.values.period import format_instant
+from meterlake.model.values.period import format_instant, local_date, zone
 from meterlake.stores.state.billing.credits.ledger import NewPosting, is_standing, post, reversal_of
 from meterlake.stores.state.core.json_columns import instant_text
-from meterlake.stores.state.core.many_rows import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.postings import posting_of, select_postings
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BALANCE_SETTLEMENT, ENTITY, POSTING
+from meterlake.stores.state.core.tables import BALANCE_NOTE, BALANCE_SETTLEMENT, ENTITY, POSTING
 from meterlake.stores.state.core.transaction import Transaction
 
+AUTHOR: Final = "balance ends"
+_MOMENT: Final = timedelta(microseconds=1)
 _KINDS = (PostingKind.EXPIRY.value, PostingKind.ROLLOVER.value)
 
 
-def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
+def unsettled_balances(
+    reader: Reader, now: datetime, among: Sequence[str] | None = None
+) -> list[str]:
     """The balances of which an end came, or anything changed after it, since they were settled.
 
     So does a transaction whose time comes after the end.
+
+    Args:
+        reader: Where from.
+        now: What applies later does not count yet.
+        among: Which ones are looked at; all if None.
     """
-    return list(reader.connection.execute(_unsettled(reader, now)).scalars())
+    query = _unsettled(reader, now)
+    if among is not None:
+        query = query.where(ENTITY.c.id.in_(among))
+    return list(reader.connection.execute(query).scalars())
 
 
 def resettled_balances(reader: Reader, ids: Collection[str], now: datetime) -> list[str]:
@@ -99,8 +118,12 @@ def standing_leftovers(reader: Reader, balance_ids: Sequence[str]) -> dict[str, 
 def post_leftovers(
     transaction: Transaction, balance: Record[Balance], changes: LeftoverChanges
 ) -> None:
-    """Take back what is wrong, and post what is missing."""
-    reversals = (reversal_of(each) for each in changes.wrong)
+    """Take back what is wrong, and post what is missing.
+
+    Nobody asked for either: they follow from the end of the balance, whoever calculates a bill.
+    """
+    wrong, missing = changes
+    reversals = (reversal_of(each) for each in wrong)
     new = (
         NewPosting(
             from_account=each.from_account,
@@ -111,9 +134,38 @@ def post_leftovers(
             source_id=balance.id,
             applied=each.applied,
         )
-        for each in changes.missing
+        for each in missing
     )
-    post(transaction, [*reversals, *new])
+    ids = post(transaction, [*reversals, *new], AUTHOR)
+    [organization] = transaction.all(OrganizationConfig)
+    tz = zone(organization.entity.timezone)
+    texts = [
+        *(f"Taken back: {_text(each, tz)}" for each in wrong),
+        *(_text(each, tz) for each in missing),
+    ]
+    notes = [
+        {
+            "id": id_,
+            "org": transaction.org_id,
+            "description": text,
+            "entity_type": EntityType.SCHEDULER.value,
+            "entity_id": balance.id,
+        }
+        for id_, text in zip(ids, texts, strict=True)
+    ]
+    insert_rows(transaction.connection, BALANCE_NOTE, notes)
+
+
+def _text(leftover: Leftover | Posting, tz: tzinfo) -> str:
+    """What people read of it, with the last day that counted."""
+    assert leftover.applied is not None, leftover
+    last = local_date(leftover.applied - _MOMENT, tz)
+    day = f"{last.day} {last:%b %Y}"
+    if leftover.kind is PostingKind.ROLLOVER:
+        return f"Carried over: the balance ended on {day}"
+    if leftover.from_account.type is LedgerAccountType.ROLLOVER:
+        return f"Expired: it was carried over until {day}"
+    return f"Expired: the balance ended on {day}"
 
 
 def note_settled(transaction: Transaction, balance: Record[Balance], ends: int) -> None:
