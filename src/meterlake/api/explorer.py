@@ -11,11 +11,13 @@ from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 
+from meterlake.api.responses.explorer import QuantitiesCalculateRequest
 from meterlake.api.server.answers import JsonResponse
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import link
 from meterlake.model.configuration.queries import UsageQueryRequest
 from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Required
 from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
@@ -33,6 +35,7 @@ from meterlake.pipeline.explorer import usage as explorer_usage
 from meterlake.pipeline.explorer.account_usage import read_account_usage
 from meterlake.pipeline.explorer.answers import FileFormat, keep, keep_file, parquet
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved, statements
+from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from meterlake.stores import Organization
 
@@ -96,6 +99,21 @@ async def explain_quantity(call: Call) -> Any:
     )
     found = await call.run(explain, call.organization, wanted)
     return {"data": [each.to_wire() for each in found]}
+
+
+async def calculate_quantities(call: Call) -> Any:
+    """Calculate the quantities of a period, and keep them if they differ from those that are kept."""
+    asked = read(QuantitiesCalculateRequest, await call.document())
+    request = PeriodSpec.named(asked.frequency, asked.period)
+    found = await call.run(aggregate, call.organization, request)
+    return {
+        "frequency": found.run.frequency,
+        "period": found.run.name,
+        "quantities": len(found.rows),
+        "changed": found.appended,
+        "snapshot": found.snapshot,
+        "runId": found.run_id,
+    }
 
 
 def _needed(call: Call, name: str) -> str:
@@ -331,6 +349,15 @@ OPERATIONS: Final = (
                 for format in FileFormat  # noqa: A001
             ),
         )
+    ),
+    # Whoever may make bills may make what they are made of.
+    Operation(
+        "CalculateQuantities",
+        "POST",
+        f"{ORGANIZATION}/usage/quantities",
+        "config:create",
+        "billjob",
+        calculate_quantities,
     ),
     Operation(
         "QueryUsageSavedQuery",

@@ -202,11 +202,18 @@ def _pair(text: str) -> tuple[str, str]:
 def _show_explained(found: dict[str, Any], output: "Output") -> None:
     from meterlake.model.usage.quantity import quantity_text, units_text
 
-    lists = ("measurements", "parts", "more", "statement", "parameters", "snapshotKept")
+    lists = ("measurements", "parts", "more", "statement", "parameters", "snapshotKept", "now")
     shown = {name: value for name, value in found.items() if name not in lists}
-    shown["quantity"] = quantity_text(found["quantity"], shown.pop("quantityUnit", None))
+    unit = shown.pop("quantityUnit", None)
+    shown["quantity"] = quantity_text(found["quantity"], unit)
     shown["units"] = units_text(found["units"], shown.pop("unit"))
     output.record(shown)
+    if now := found.get("now"):
+        output.note(
+            f"Calculated now it is {quantity_text(now['quantity'], unit)}, of"
+            f" {counted(now['measurementCount'], 'measurement')}: what it is made of changed since."
+            " Aggregate the period again."
+        )
     if "statement" in found:
         from meterlake.model.values import wire
 

@@ -16,11 +16,10 @@ from zoneinfo import ZoneInfo
 from babel.dates import format_datetime
 from markupsafe import Markup
 from starlette.responses import Response
-from starlette.routing import Route
 
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.charts import GROUPS, bar_chart
-from meterlake.console.shell.page import Visit, locale_of, page, page_routes, words
+from meterlake.console.shell.page import Visit, locale_of, page_routes, words
 from meterlake.model.configuration.queries import (
     DataExplorerUsageDataFrequency,
     TimePeriod,
@@ -37,6 +36,9 @@ _CHART_ROWS: Final = 20_000
 _BARS_MAX: Final = 400
 _LISTED_MAX: Final = 40
 _FILTERS: Final = 3
+# Measurements of an explained quantity, on request.
+_EXPLAINED_MAX: Final = 1_000
+_NOT_FOUND: Final = 404
 _GROUPS_MAX: Final = 2
 _PERIOD: Final = TimePeriod.LAST_30_DAYS
 _OF_TEXTS: Final = ("COUNT", "UNIQUE")
@@ -413,24 +415,56 @@ async def change_usage(visit: Visit) -> Response:
 
 async def explain_quantity(visit: Visit) -> Response:
     """A stored quantity with its statement and its measurements, by file and row."""
-    asked = {name: visit.query(name) for name in ("account", "aggregation", "period")}
+    asked = {name: visit.query(name) for name in ("account", "aggregation", "period", "frequency")}
     aggregations, compounds = await asyncio.gather(
         visit.api.every("/aggregations"), visit.api.every("/compoundaggregations")
     )
     named = [each for each in (*aggregations, *compounds) if each.get("code")]
     found: list[Any] = []
-    if all(asked.values()):
-        answer = await visit.api.get("/usage/explain", **asked)
-        found = answer["data"]
+    missing, may_be_there = None, False
+    rows = _EXPLAINED_MAX if visit.query("rows") else None
+    if asked["account"] and asked["aggregation"] and asked["period"]:
+        try:
+            answer = await visit.api.get("/usage/explain", **asked, rows=rows)
+        except ApiRefusalError as refusal:
+            if refusal.status != _NOT_FOUND:
+                raise
+            missing = refusal
+            customers = rows_of(await visit.api.find("/accounts", codes=asked["account"]))
+            may_be_there = bool(customers) and asked["aggregation"] in {
+                each["code"] for each in named
+            }
+        else:
+            found = answer["data"]
     return visit.page(
         "usage/explain.html",
+        _NOT_FOUND if missing else 200,
         asked=asked,
         aggregations=sorted(named, key=lambda each: str(each["name"]).lower()),
         quantities=found,
+        missing=missing,
+        shows_all=rows is not None,
+        rows_max=_EXPLAINED_MAX,
+        outdated=may_be_there or any("now" in each for each in found),
     )
+
+
+async def calculate_quantities(visit: Visit) -> Response:
+    """Calculate the quantities of the period of the address, of all customers."""
+    if visit.field("action") != "calculate":
+        raise visit.unknown_action("a quantity")
+    body = {"period": visit.field("period")}
+    body |= {"frequency": found} if (found := visit.field("frequency")) else {}
+    answer = await visit.api.send("POST", "/usage/quantities", body)
+    said = (
+        f"You calculated the quantities of {answer['period']}: {answer['quantities']:,}."
+        if answer["changed"]
+        else f"The quantities of {answer['period']} are the same as before."
+    )
+    return visit.go(visit.link(), f"{said} No bill changed.")
 
 
 ROUTES: Final = (
     *page_routes(USAGE, show_usage, change_usage, "ConsoleUsage"),
-    Route(f"{USAGE}/explain", page(explain_quantity), methods=["GET"], name="ConsoleUsageExplain"),
+    *page_routes(f"{USAGE}/explain", explain_quantity, calculate_quantities, "ConsoleUsageExplain"),
 )

@@ -14,7 +14,7 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.explorer.answers import parquet
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import aggregation
-from tests.homes import ACCOUNTS, CALLS, EGRESS, HEADER, Home, configure
+from tests.homes import ACCOUNTS, CALLS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.served import served
 
@@ -319,3 +319,39 @@ def test_a_quantity_is_explained_down_to_its_measurements(server, http):
     assert missing.status_code == 404
     refused = http.get("/usage/explain", params={"account": "acme"})
     assert refused.json()["message"] == "aggregation is required"
+
+
+@pytest.mark.sees("CalculateQuantities")
+def test_a_quantity_that_is_older_than_its_measurements_says_so_until_it_is_calculated(
+    server, http
+):
+    home = Home(server.stores, server.org_id, Clock())
+    configure(server.organization, aggregations=[aggregation("sent_later", "SUM")])
+    body = {"period": "2026-05"}
+    home.ingest("may.csv", HEADER + csv_row("may-1", 2, ts="2026-05-03T00:00:00Z"))
+    assert http.post("/usage/quantities", json=body).json()["changed"] is True
+    asked = {"account": "acme", "aggregation": "sent_later", "period": "2026-05"}
+
+    def explained():
+        [found] = http.get("/usage/explain", params=asked).json()["data"]
+        return found
+
+    assert "now" not in explained()
+    home.ingest("late.csv", HEADER + csv_row("may-2", 5, ts="2026-05-04T00:00:00Z"))
+    outdated = explained()
+    again = http.post("/usage/quantities", json=body).json()
+
+    assert outdated["quantity"] == 2
+    assert outdated["now"] == {
+        "quantity": 7,
+        "units": 7,
+        "measurementCount": 2,
+        "measurementsCame": 1,
+        "measurementsGone": 0,
+    }
+    assert (again["period"], again["frequency"], again["changed"]) == ("2026-05", "MONTHLY", True)
+    assert explained()["quantity"] == 7
+    assert "now" not in explained()
+    assert http.post("/usage/quantities", json=body).json()["changed"] is False
+    refused = http.post("/usage/quantities", json={"period": "soon"})
+    assert refused.status_code == 400

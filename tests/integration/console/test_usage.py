@@ -163,6 +163,34 @@ def test_a_quantity_is_explained_by_its_measurements(ada):
     assert ada.page.status_code == 404
 
 
+def test_a_quantity_that_is_older_than_what_came_says_so_and_can_be_calculated(world, ada):
+    page = f"{USAGE}/explain?account=acme&aggregation=sent&period=2026-06"
+    rows = [csv_row(f"june-{n}", 2, ts="2026-06-03T00:00:00Z") for n in range(25)]
+    world.home.ingest("june.csv", HEADER + "".join(rows))
+    ada.go(page)
+    assert ada.page.status_code == 404
+    assert "You calculated the quantities of 2026-06" in ada.press("calculate")
+    assert "sent: 50" in ada.text
+    assert not ada.offers("calculate")
+    assert "These are the first 20 of 25" in ada.text
+    ada.go(f"{page}&rows=more")
+    assert len(re.findall(r"<td><code>june-", ada.page.text)) == 25
+
+    world.home.ingest("more.csv", HEADER + csv_row("june-99", 7, ts="2026-06-04T00:00:00Z"))
+    ada.go(page)
+    assert "calculated now it is 57 GB" in ada.text
+    assert "1 more came since" in ada.text
+    asker = world.browser("asker@example.com")
+    asker.go(page)
+    assert "calculated now it is 57 GB" in asker.text
+    assert not asker.offers("calculate")
+    ada.go(page)
+    ada.press("calculate")
+
+    assert "sent: 57" in ada.text
+    assert "calculated now" not in ada.text
+
+
 def test_who_may_not_ask_is_offered_nothing(world):
     reader = world.browser("reader@example.com")
     assert f'href="{USAGE}"' not in reader.page.text

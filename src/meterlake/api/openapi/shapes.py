@@ -581,6 +581,9 @@ SHAPES: Final[dict[str, Shape]] = {
             whole("rows", minimum=0, maximum=1000),
         ),
     ),
+    "CalculateQuantities": Shape(
+        takes=explorer.QuantitiesCalculateRequest, gives=explorer.QuantitiesCalculateResponse
+    ),
     "QueryUsageSavedQuery": Shape(gives=explorer.UsageQueryResponse),
     **_EXPLORED,
     # Without a token.

@@ -914,7 +914,16 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         (
             "The quantities of an account and an aggregation, by their codes, in a period such as 2026-10:"
             " the statement that gave each, and the measurements behind it with file and row; of a compound"
-            " aggregation, its parts. `rows` bounds the measurements of each."
+            " aggregation, its parts. `rows` bounds the measurements of each. `now` is what the quantity"
+            " would be if it were calculated now; without it, it would be the same."
+        ),
+    ),
+    "CalculateQuantities": (
+        "Calculate the quantities of a period",
+        (
+            "Aggregates the measurements of a period of all accounts, and keeps the quantities unless those"
+            " that are kept are the same. No bill changes. `period` is such as 2026-10, or the first day of"
+            " a DAILY or WEEKLY one."
         ),
     ),
     "QueryUsageSavedQuery": ("Run a saved query", "The rows that the saved query means now."),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from meterlake.model.bills.bill import LineItemType
+from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
 
@@ -39,6 +40,16 @@ class ExplainedMeasurement(Value):
     value: Any = None
 
 
+class QuantityNowResponse(Value):
+    """What a quantity would be if it were calculated now, where that is something else."""
+
+    quantity: Number
+    units: Number
+    measurement_count: Integer
+    measurements_came: Integer
+    measurements_gone: Integer
+
+
 class ExplainedQuantity(Value):
     """A quantity with what it was made of: the statement, its measurements, or its parts."""
 
@@ -63,6 +74,7 @@ class ExplainedQuantity(Value):
     quantity_unit: Text | None = None
     statement: Text | None = None
     parameters: Any = None
+    now: QuantityNowResponse | None = None
     measurements: tuple[ExplainedMeasurement, ...]
     more: Flag
     parts: tuple[dict[str, Any], ...]
@@ -72,6 +84,24 @@ class ExplainedQuantitiesResponse(Value):
     """The quantities of an account and an aggregation in a period, each explained."""
 
     data: tuple[ExplainedQuantity, ...]
+
+
+class QuantitiesCalculateRequest(Value):
+    """The name of a period, such as 2026-10 of months or 2026-10-05 of days."""
+
+    period: Text
+    frequency: BillingFrequency = BillingFrequency.MONTHLY
+
+
+class QuantitiesCalculateResponse(Value):
+    """What calculating a period came to."""
+
+    frequency: BillingFrequency
+    period: Text
+    quantities: Integer
+    changed: Flag
+    snapshot: Integer
+    run_id: Text | None = None
 
 
 class UsageOfDay(Value):

@@ -49,6 +49,8 @@ COSTLY: Final = frozenset(
         "TryMapping",
         "VerifyBill",
         # Queries of lakes.
+        "CalculateQuantities",
+        "ExplainQuantity",
         "GetAccountUsage",
         "GetBackfillMeasurements",
         "GetMeasurementsStatus",

@@ -1,7 +1,7 @@
 """The verb `explain`: a quantity down to the measurements that it was made of."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -17,6 +17,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import Period, aware
 from meterlake.model.values.sql import identifier
+from meterlake.pipeline.usage.outdated import QuantityNow, identity_of, outdated_quantities
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import segments
 from meterlake.stages.usage.aggregate.time_weighted import lasting
@@ -45,6 +46,7 @@ class Explained:
             be forgotten; then the measurements are those of today without what came after it.
         measurements: The first of them, with file and row.
         more: Whether there are others.
+        now: What the quantity would be if it were calculated now; None if it would be the same.
         parts: Of a compound aggregation, the quantities that it was calculated from.
     """
 
@@ -55,6 +57,7 @@ class Explained:
     quantity_unit: str | None = None
     measurements: Sequence[Mapping[str, Any]] = ()
     more: bool = False
+    now: QuantityNow | None = None
     parts: Sequence["Explained"] = field(default_factory=tuple)
 
     def to_wire(self) -> dict[str, Any]:
@@ -66,6 +69,7 @@ class Explained:
             "quantityUnit": self.quantity_unit,
             "statement": row["sql"],
             "parameters": row["parameters"] if row["sql"] else None,
+            "now": self.now and self.now.to_wire(),
         }
         return {
             "account": self.account,
@@ -145,7 +149,9 @@ def explain(organization: Organization, wanted: QuantityFilter) -> list[Explaine
         organization.reading() as reader,
         organization.lake.reader() as connection,
     ):
-        return _Explaining(reader, connection, wanted).all()
+        found = _Explaining(reader, connection, wanted).all()
+    now = outdated_quantities(organization, [each.row for each in found])
+    return [replace(each, now=now.get(identity_of(each.row))) for each in found]
 
 
 class _Explaining:

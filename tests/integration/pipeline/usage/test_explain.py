@@ -77,6 +77,25 @@ def test_a_quantity_has_its_statement_and_its_measurements_with_file_and_row(hom
     assert not wire["more"]
 
 
+def test_what_came_later_is_beside_the_quantity_of_whom_it_came_for_alone(home):
+    [stored] = explained(home, "acme", "sent")
+    others = [
+        *(each for code in ("bolt", "parent", "child") for each in explained(home, code, "sent")),
+        *explained(home, "bolt", "by_region"),
+    ]
+
+    assert stored.now.to_wire() == {
+        "quantity": 75,
+        "units": 19,
+        "measurementCount": 4,
+        "measurementsCame": 1,
+        "measurementsGone": 0,
+    }
+    assert len(others) == 4
+    assert all(each.now is None for each in others)
+    assert "now" not in others[0].to_wire()
+
+
 def test_the_statement_gives_the_same_number_again(home):
     [found] = explained(home, "acme", "sent")
     parameters = json.loads(json.dumps(found.row["parameters"]))
