@@ -8,7 +8,10 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.model.bills.jobs import NO_DAYS, BillOrder
+from meterlake.model.work.backfill import BackfillSpec, Mode
+from meterlake.pipeline import backfill
 from meterlake.pipeline.access import login
+from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from tests.console_world import CONSOLE, a_console
 from tests.homes import HEADER, csv_row
@@ -78,13 +81,13 @@ def unnoted(world):
     rows = csv_row("late-2", "5") + csv_row("late-3", "1000", "bolt")
     world.home.ingest("later.csv", HEADER + rows)
     ada = world.browser("ada@example.com")
-    listed = re.compile(r"(acme|bolt) 2026-09 .*? ([\d.,]+) USD (Reported|Open) ")
+    listed = re.compile(r"(acme|bolt) 2026-09 .*? ([\d.,]+) USD (Reported|Open|Unchanged) ")
 
     ada.go(f"{LATE}?period=2026-09")
     found = sorted(listed.findall(ada.text))
 
     # What came for a bill before, and nothing was done about, is one with what came now.
-    assert found == [("acme", "15.00", "Reported"), ("bolt", "0.00", "Open")]
+    assert found == [("acme", "15.00", "Reported"), ("bolt", "0.00", "Unchanged")]
     ada.go(f"{CONSOLE}/months/2026-09")
     part = ada.page.text.partition("Late usage")[2].partition("</details>\n</details>")[0]
     # More does not change what bolt pays.
@@ -94,7 +97,33 @@ def unnoted(world):
     assert f"{LATE}?period=2026-09" in ada.page.text
     assert len(set(re.findall(r'name="bill" value="([^"]*)"', part))) == 1
     ada.go(f"{LATE}?period=2026-09&status=OPEN")
+    assert "Nothing matches" in ada.text
+    ada.go(f"{LATE}?period=2026-09&status=UNCHANGED")
     assert [code for code, *_ in listed.findall(ada.text)] == ["bolt"]
+
+
+def test_what_a_backfill_took_away_and_gave_back_is_not_open(tmp_path):
+    with a_console(tmp_path) as world:
+        home = world.home
+        world.join("ada@example.com", allow())
+        ada = world.browser("ada@example.com")
+        home.clock.time = datetime.now(UTC)
+        [[source]] = home.query("SELECT DISTINCT identity FROM lake.source")
+        wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
+        backfill.start(home.organization, Order(wanted, "ada", "b"))
+        backfill.apply(home.organization, "b", "ada")
+        ada.go(f"{CONSOLE}/data-in")
+        assert "2 bills charge for usage that left after they were made" in ada.text
+        assert "lack" not in ada.text
+        backfill.revert(home.organization, "b", "ada")
+        ada.go(f"{CONSOLE}/data-in")
+        assert "charge" not in ada.text
+        assert "lack" not in ada.text
+        ada.go(f"{LATE}?status=OPEN")
+        assert "Nothing matches" in ada.text
+        ada.go(LATE)
+
+        assert "0.00 USD Unchanged changes no amount" in ada.text
 
 
 def test_the_policy_is_chosen_by_who_may_change_settings(world):

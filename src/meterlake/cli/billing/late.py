@@ -102,14 +102,16 @@ def _find_late(
     from meterlake.pipeline.usage.late import late as look
 
     found = list_all_late(organization, period=period, account_codes=accounts or None)
-    late = (each for each in found if each.is_open and not each.is_correction)
+    late = (
+        each for each in found if (each.is_open or each.decided is None) and not each.is_correction
+    )
     known = {(each.period, each.account_code) for each in late}
     periods = [
         each
         for each in look(organization)
         if (period is None or each.period == period)
         and (not accounts or each.accounts.intersection(accounts))
-        # Late usage of bills is in the first table where it is open.
+        # Late usage of bills is in the first table where nobody decided it.
         and not (
             each.closed_by == "bills"
             and all((each.period, account) in known for account in each.accounts)

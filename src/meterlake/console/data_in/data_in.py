@@ -41,9 +41,20 @@ async def show_data_in(visit: Visit) -> Response:
         failed=failed["data"],
         jobs=rows_of(jobs),
         is_going_on=any(each["status"] in sent_files.GOING_ON for each in rows_of(jobs)),
-        late=[each for each in rows_of(late) if each["status"] in UNBILLED],
+        late=_count_late(rows_of(late)),
         since=lambda instant: since(visit, instant),
     )
+
+
+def _count_late(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """How many bills lack usage that came, charge for some that left, or could not be compared."""
+    differences = [each.get("difference") for each in rows if each["status"] in UNBILLED]
+    known = [each for each in differences if each is not None]
+    return {
+        "came": sum(each > 0 for each in known),
+        "left": sum(each < 0 for each in known),
+        "unknown": len(differences) - len(known),
+    }
 
 
 def since(visit: Visit, instant: str) -> str:

@@ -121,7 +121,8 @@ def list_page(
         found, token = list_late_usage(reader, page, period=period, account_ids=ids, status=chosen)
         undecided = bills_with_undecided(reader, unnoted)
     found = complete_noted(found, unnoted)
-    if chosen in {None, LateUsageStatus.OPEN}:
+    # What no run has decided is open, or has come to nothing: that is calculated below.
+    if chosen in {None, LateUsageStatus.OPEN, LateUsageStatus.UNCHANGED}:
         behind = key_of(page.token) if page.token else None
         found += [
             each
@@ -134,7 +135,7 @@ def list_page(
     shown = with_differences(
         organization, sorted(found, key=_place, reverse=not page.oldest_first), unnoted
     )
-    return envelope([each.to_wire() for each in shown], token)
+    return envelope([each.to_wire() for each in shown if chosen in {None, each.status}], token)
 
 
 def _is_behind(late: LateUsage, place: tuple[datetime, str], page: Page) -> bool:

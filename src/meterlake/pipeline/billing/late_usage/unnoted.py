@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meterlake.model.bills.late_usage import LateUsage, merge_sources, total_of
+from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus, merge_sources, total_of
 from meterlake.pipeline.billing.late_usage.findings import read_unnoted
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
@@ -95,4 +95,8 @@ def _with_difference(reader: Reader, late: LateUsage, comparison: "LateCompariso
         line_to_carry(bill, each)
         for each in find_differences(comparison.billed, comparison.due, carried)
     ]
-    return replace(late, difference=total_of(lines), lines=lines)
+    status = late.status
+    if not lines and bill.content_version == late.bill_version:
+        # As the next run decides it: what came and went again, or is free, is nothing to do.
+        status = LateUsageStatus.UNCHANGED
+    return replace(late, status=status, difference=total_of(lines), lines=lines)
