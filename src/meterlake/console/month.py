@@ -192,9 +192,10 @@ _RUNNING: Final = frozenset({"PENDING", "INITIALIZING", "RUNNING"})
 async def show_month(visit: Visit) -> Response:
     """The page of a month."""
     month = Month.parse(visit.request.path_params["month"])
-    closing, jobs, _ = await asyncio.gather(
+    closing, jobs, revenue, _ = await asyncio.gather(
         visit.api.get(f"/closings/{month}", open="NOW" if visit.query("open") else "KNOWN"),
         visit.api.find("/billjobs", pageSize=_JOBS),
+        visit.api.find("/revenue", groups="month", startMonth=month, endMonth=month),
         visit.people(),
     )
     newest = [each for each in rows_of(jobs) if _is_of(each, month)][:_JOBS_SHOWN]
@@ -219,6 +220,12 @@ async def show_month(visit: Visit) -> Response:
         with_buttons=with_buttons,
         growth=growth,
         statuses=statuses,
+        # Only where it is another amount than the bills come to.
+        revenue={
+            each["currency"]: each
+            for each in rows_of(revenue)
+            if each["drawnAmount"] or each["chargedAheadAmount"]
+        },
         waiting=waiting,
         causes=causes_of(closing["open"]),
         customers=await _customers(visit, closing["open"]),

@@ -1,4 +1,4 @@
-"""The page of revenue: what was billed by month, product and customer, and how it changes."""
+"""The page of revenue: what bills charge for by month, product and customer, and how it changes."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -136,7 +136,7 @@ async def show_revenue(visit: Visit) -> Response:
         charts=[(unit, _chart(visit, unit, names, months)) for unit in units],
         totals=[(unit, _beside(sums, unit, month)) for unit in units],
         months=months,
-        products=_with_shares(products, "productId"),
+        products=_with_shares([each for each in products if not _is_ahead(each)], "productId"),
         customers=_with_shares(customers, "accountId")[:50],
         count=len({each["accountId"] for each in customers}),
         changes=changes(customers, earlier),
@@ -144,6 +144,11 @@ async def show_revenue(visit: Visit) -> Response:
         margins=await margins_of(visit, month, reporting, products, customers),
         growth=growth,
     )
+
+
+def _is_ahead(row: dict[str, Any]) -> bool:
+    """Whether a row has only what is charged for prepayments, and what they pay: no revenue."""
+    return not Decimal(row["amount"]) and bool(row["drawnAmount"] or row["chargedAheadAmount"])
 
 
 def _beside(
@@ -190,7 +195,8 @@ def _chart(
 def _csv(name: str, rows: Sequence[dict[str, Any]]) -> Response:
     members = (
         *("month", "accountCode", "accountName", "productCode", "productName", "currency"),
-        *("amount", "approvedAmount", "draftAmount", "count", "reportingAmount"),
+        *("amount", "approvedAmount", "draftAmount", "billedAmount", "drawnAmount"),
+        *("chargedAheadAmount", "count", "reportingAmount"),
     )
     shown = [each for each in members if any(each in row for row in rows)]
     return csv_file(name, [shown, *([row.get(each) for each in shown] for row in rows)])

@@ -13,6 +13,7 @@ from meterlake.console.margins import Cost, margins_by_product, measured
 from meterlake.console.revenue import changes, concentration, share
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
+from meterlake.pipeline.billing.balances import balances
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.month import read_month_bills
@@ -20,6 +21,7 @@ from tests.bills import subscribe
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import HEADER, configure, csv_row, ndjson
 from tests.people import allow, deny
+from tests.sent_bills import account_id, create
 
 REVENUE = f"{CONSOLE}/revenue"
 
@@ -269,3 +271,38 @@ def test_costs_without_a_product_stand_beside_all_revenue_and_other_units_are_ne
         ("p", "EUR", Decimal(100), Decimal(9), None, None),
         ("q", "USD", Decimal(0), Decimal(4), Decimal(-4), None),
     ]
+
+
+def test_what_a_balance_pays_is_revenue_and_no_loss_of_no_product(tmp_path):
+    times = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
+    with a_console(tmp_path) as found:
+        home = found.home
+        ahead = create(
+            home,
+            "balances",
+            code="ahead",
+            name="Ahead",
+            accountId=account_id(home, "acme"),
+            currency="USD",
+            **times,
+        )
+        found.join("ada@example.com", allow())
+        ada = found.browser("ada@example.com")
+        ada.go(f"{REVENUE}?month={MONTH}")
+        [before] = re.findall(r"September 2026, USD ([\d.,]+ USD)", ada.text)
+        balances.create_transaction(
+            home.organization,
+            "test",
+            ahead["id"],
+            {"amount": Decimal(2), "appliedDate": times["startDate"]},
+        )
+        bill(home.organization, Month.parse(MONTH))
+        page = ada.go(f"{REVENUE}?month={MONTH}")
+        month = ada.go(f"{CONSOLE}/months/{MONTH}")
+
+    billed = f"{Decimal(before.removesuffix(' USD').replace(',', '')) - 2:,.2f} USD"
+    assert f"September 2026, USD {before}" in page
+    assert f"Billed, USD {billed} Revenue less 2.00 USD that balances and commitments paid" in page
+    assert "No product" not in page
+    assert f"{billed} 2 bills" in month
+    assert f"Billed: balances and commitments paid 2.00 USD . Revenue is {before} ." in month

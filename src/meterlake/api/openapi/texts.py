@@ -780,8 +780,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "GetRevenue": (
         "Get revenue",
         (
-            "What bills come to by month, customer or product, drafts and approved ones, credits and debits"
-            " included; a bill counts for the month of its last day. Amounts of several currencies are never"
+            "What bills charge for by month, customer or product, drafts and approved ones, credits and debits"
+            " included; a bill counts for the month of its last day. What balances and commitments pay"
+            " takes nothing away, and what is charged ahead for them is no revenue yet; `billedAmount`"
+            " has both, and is what the bills come to. Amounts of several currencies are never"
             " added; `reportingCurrency` converts them by the organization's rates, and `missingRates` names"
             " the currencies without one. Months are such as 2026-10, `last` or `current`."
         ),

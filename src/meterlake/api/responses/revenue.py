@@ -6,9 +6,10 @@ from meterlake.pipeline.billing.revenue import RevenueGroup
 
 
 class RevenueRowResponse(Value):
-    """What was billed in one currency, in the groups that were asked for.
+    """The revenue in one currency, in the groups that were asked for.
 
-    `count` counts bills, or lines where products are told apart. `reportingAmount` is rounded for
+    `amount` is `billedAmount`, what bills come to, and `drawnAmount`, what balances and commitments
+    pay of them, without `chargedAheadAmount`, what bills charge for these. `count` counts bills, or lines where products are told apart. `reportingAmount` is rounded for
     itself, and absent without a rate.
     """
 
@@ -23,12 +24,15 @@ class RevenueRowResponse(Value):
     amount: Number
     approved_amount: Number
     draft_amount: Number
+    billed_amount: Number
+    drawn_amount: Number
+    charged_ahead_amount: Number
     count: Integer
     reporting_amount: Number | None = None
 
 
 class RevenueResponse(Value):
-    """What was billed in some months; the newest month first, the largest amounts first."""
+    """The revenue of some months; the newest month first, the largest amounts first."""
 
     start_month: Text
     end_month: Text

@@ -1,4 +1,4 @@
-"""`meterlake revenue`: what was billed, by month, customer and product."""
+"""`meterlake revenue`: what bills charge for, by month, customer and product."""
 
 from typing import Annotated, Final
 
@@ -21,9 +21,10 @@ def revenue(
     limit: Limit = 100,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Show what bills come to: drafts and approved ones, with credits and debits.
+    """Show revenue: what bills charge for, drafts and approved ones, with credits and debits.
 
-    A bill counts for the month of its last day. Without --since you see twelve months, or with other
+    What balances and commitments pay of a bill takes nothing away from revenue, and what is charged
+    ahead for them is none yet; the column billed is what bills come to. A bill counts for the month of its last day. Without --since you see twelve months, or with other
     groups than months the month alone.
 
     Example: `meterlake revenue --by customer --month 2026-10 --reporting EUR`
@@ -54,7 +55,13 @@ def revenue(
         return
     columns = (
         *(name for group, name in _HEADS if group in by),
-        *("currency", "?approvedAmount=approved", "?draftAmount=draft", "amount"),
+        *(
+            "currency",
+            "?approvedAmount=approved",
+            "?draftAmount=draft",
+            "?billedAmount=billed",
+            "amount",
+        ),
         *(() if reporting is None else (f"reportingAmount={reporting}",)),
     )
     options.output.rows(found["data"], columns, empty="No bills.")

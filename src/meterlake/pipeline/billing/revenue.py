@@ -1,4 +1,4 @@
-"""Revenue: what was billed, by month, customer, product and currency, and in one currency."""
+"""Revenue: what bills charge for, by month, customer, product and currency, and in one currency."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,8 +54,9 @@ class RevenueRequest:
 
 
 def revenue(organization: Organization, request: RevenueRequest, page: Page) -> Document:
-    """What bills come to: drafts and approved ones, credits and debits included.
+    """What bills charge for, however it is paid: drafts and approved ones, credits and debits included.
 
+    What a balance or commitment pays is no less revenue; what is charged ahead for them is none yet.
     A bill counts for the month of its last day. Amounts of several currencies are never added, but
     where they are converted into one.
 
@@ -119,7 +120,7 @@ def _order(each: RevenueSum) -> tuple[Any, ...]:
     key = each.key
     return (
         *(-int(year), -int(month[:2])),
-        *(key.currency, -each.total, key.account_id or "", key.product_id or ""),
+        *(key.currency, -each.revenue, key.account_id or "", key.product_id or ""),
     )
 
 
@@ -138,11 +139,14 @@ def _row(
         "productCode": code,
         "productName": name,
         "currency": key.currency,
-        "amount": each.total,
+        "amount": each.revenue,
         "approvedAmount": each.approved,
-        "draftAmount": each.total - each.approved,
+        "draftAmount": each.revenue - each.approved,
+        "billedAmount": each.billed,
+        "drawnAmount": each.drawn,
+        "chargedAheadAmount": each.ahead,
         "count": each.bills,
-        "reportingAmount": _converted(each.total, key.currency, currencies, reporting),
+        "reportingAmount": _converted(each.revenue, key.currency, currencies, reporting),
     }
     return {name: value for name, value in shown.items() if value is not None}
 

@@ -1,5 +1,6 @@
 """Revenue over HTTP: sums of bills by group, and in one currency by the organization's rates."""
 
+import re
 from decimal import Decimal
 
 import httpx
@@ -60,7 +61,7 @@ def test_months_come_to_what_their_bills_come_to(ask):
     total = sum(Decimal(str(each["billTotal"])) for each in wire.loads(bills)["data"])
 
     assert [each["month"] for each in found["data"]] == ["2026-09", "2026-08"]
-    assert sum(Decimal(each["amount"]) for each in found["data"]) == total > 0
+    assert sum(Decimal(each["billedAmount"]) for each in found["data"]) == total > 0
     september, august = found["data"]
     assert (september["draftAmount"], august["approvedAmount"]) == (0, 0)
     assert "reportingAmount" not in september
@@ -107,3 +108,84 @@ def test_amounts_are_converted_where_there_is_a_rate(ask):
 )
 def test_what_is_no_question_is_refused(ask, query):
     ask(httpx.codes.BAD_REQUEST, **query)
+
+
+def test_what_a_prepayment_pays_is_revenue_in_the_ledger_and_here(tmp_path):
+    with served(tmp_path / "home") as found, found.http() as http:
+        home = Home(found.stores, found.org_id, Clock())
+        times = {
+            "currency": "USD",
+            "startDate": "2026-01-01T00:00:00Z",
+            "endDate": "2027-01-01T00:00:00Z",
+        }
+        configure(
+            found.organization,
+            meters=[EGRESS],
+            accounts=ACCOUNTS,
+            currencies=[{"code": "USD", "name": "USD"}],
+            balances=[{"code": "ahead", "name": "Ahead", "accountId": "acme", **times}],
+            charges=[
+                {
+                    "code": "fee",
+                    "name": "Fee",
+                    "accountId": "acme",
+                    "currency": "USD",
+                    "entityType": "BALANCE",
+                    "entityId": "ahead",
+                    "lineItemType": "BALANCE_FEE",
+                    "amount": 30,
+                    "billDate": "2026-09-10",
+                    "servicePeriodStartDate": "2026-09-01T00:00:00Z",
+                    "servicePeriodEndDate": "2026-10-01T00:00:00Z",
+                }
+            ],
+        )
+        price_egress(home)
+        subscribe(home, "acme", "bolt")
+        rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
+        assert home.ingest("a.csv", HEADER + rows).rejected == 0
+        asked = {"startMonth": "2026-09", "endMonth": "2026-09"}
+
+        def revenue(**groups):
+            return wire.loads(http.get("/revenue", params=asked | groups).text)["data"]
+
+        bill(found.organization, Month(2026, 9))
+        [before] = revenue()
+        [balance] = wire.loads(http.get("/balances").text)["data"]
+        paid = {"amount": 2, "appliedDate": "2026-01-01T00:00:00Z"}
+        assert http.post(f"/balances/{balance['id']}/transactions", json=paid).is_success
+        bill(found.organization, Month(2026, 9))
+        [after] = revenue()
+
+        # A debit that somebody puts on a bill is in each of the groups.
+        [first, *_] = wire.loads(http.get("/bills").text)["data"]
+        line = wire.loads(http.get(f"/bills/{first['id']}").text)["lineItems"][0]
+        debit = {
+            "amount": 5,
+            "productId": line["productId"],
+            "accountingProductId": line["productId"],
+            "referencedBillId": first["id"],
+            "referencedLineItemId": line["id"],
+            "description": "late",
+            "servicePeriodStartDate": "2026-09-01T00:00:00Z",
+            "servicePeriodEndDate": "2026-10-01T00:00:00Z",
+        }
+        assert http.post(f"/bills/{first['id']}/debitlineitems", json=debit).is_success
+        [debited] = revenue()
+        bills = wire.loads(http.get("/bills", params={"includeBillTotal": True}).text)["data"]
+        total = sum(Decimal(each["billTotal"]) for each in bills)
+        by_product, by_customer = revenue(groups="product"), revenue(groups="customer")
+        ledger = http.get("/ledger/beancount").text
+
+    booked = re.findall(r"Income:Revenue:\S+  (-?[\d.]+) USD", ledger.partition(" open ")[0])
+    drawn = -sum(map(Decimal, booked))
+    assert drawn == after["drawnAmount"] == 2
+    assert before["amount"] == after["amount"]
+    assert after["chargedAheadAmount"] == before["chargedAheadAmount"] == 30
+    assert before["billedAmount"] - after["billedAmount"] == 2
+    assert debited["amount"] - after["amount"] == 5
+    assert debited["billedAmount"] == total == debited["amount"] - 2 + 30
+    assert after["draftAmount"] == after["amount"]
+    for rows in (by_product, by_customer):
+        for member in ("amount", "billedAmount", "drawnAmount", "chargedAheadAmount"):
+            assert sum(Decimal(each[member]) for each in rows) == debited[member], member

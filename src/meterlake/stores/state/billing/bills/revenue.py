@@ -1,12 +1,17 @@
-"""What bills come to by month, currency, customer and product: read once, summed exactly."""
+"""Revenue by month, currency, customer and product: read once from bills, summed exactly.
 
-from collections.abc import Iterator, Sequence
+What balances and commitments pay of a bill is payment, so it takes nothing from revenue; what is
+charged ahead for them is revenue when they pay with it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, or_, select
 
+from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.values import wire
 from meterlake.model.values.money import ZERO, exact
@@ -15,6 +20,8 @@ from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
 _APPROVED: Final = BillStatus.APPROVED.value
+_DRAWN: Final = frozenset({LineItemType.BALANCE_CONSUMED, LineItemType.COMMITMENT_CONSUMED})
+_AHEAD: Final = frozenset({LineItemType.BALANCE_FEE, LineItemType.COMMITMENT_FEE})
 
 
 class RevenueKey(NamedTuple):
@@ -28,19 +35,30 @@ class RevenueKey(NamedTuple):
 
 @dataclass(slots=True)
 class RevenueSum:
-    """What the bills or lines of a key come to.
+    """The revenue of the bills or lines of a key.
 
     Attributes:
         product: Code and name of the product, as the newest line has them.
-        approved: What is on approved bills of it.
-        bills: How many bills there are, drafts included.
+        billed: What they come to: the revenue, and what is charged ahead, less what is drawn.
+        drawn: What balances and commitments pay of them.
+        ahead: What they charge for balances and commitments.
+        approved: The part of the revenue that is on approved bills.
+        bills: How many bills or lines there are, drafts included.
     """
 
     key: RevenueKey
     product: tuple[str | None, str | None] = (None, None)
-    total: Decimal = ZERO
+    billed: Decimal = ZERO
+    drawn: Decimal = ZERO
+    ahead: Decimal = ZERO
     approved: Decimal = ZERO
     bills: int = 0
+
+    @property
+    def revenue(self) -> Decimal:
+        """What was delivered, however it is paid."""
+        with exact():
+            return self.billed + self.drawn - self.ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,35 +83,69 @@ class RevenueQuery:
 
 
 def read_revenue(reader: Reader, asked: RevenueQuery) -> list[RevenueSum]:
-    """The sums of bills, in no particular order; lines are read only to tell products apart."""
+    """The sums of bills, in no particular order.
+
+    To tell products apart all lines are read, else only those of balances and commitments.
+    """
     found: dict[RevenueKey, RevenueSum] = {}
-    with exact():
-        for row in stream_rows(reader, _query(reader, asked)):
-            line = wire.loads(row.line) if asked.by_product else None
-            key = RevenueKey(
-                row.currency,
-                row.period if asked.by_month else None,
-                row.account_id if asked.by_account else None,
-                None if line is None else line.get("productId"),
-            )
-            own = found.setdefault(key, RevenueSum(key))
-            amount = Decimal(row.total if line is None else line["convertedSubtotal"])
-            own.total += amount
-            own.approved += amount if row.status == _APPROVED else ZERO
-            own.bills += 1
-            if line is not None:
-                own.product = line.get("productCode"), line.get("productName")
+    if not asked.by_product:
+        for row in stream_rows(reader, select(*_BILL).where(*_conditions(reader, asked))):
+            _add(found, asked, row, {"convertedSubtotal": row.total}, is_counted=True)
+    for row in stream_rows(reader, _lines(reader, asked)):
+        _add(found, asked, row, wire.loads(row.line), is_counted=asked.by_product)
     return list(found.values())
 
 
-def _query(reader: Reader, asked: RevenueQuery) -> Select[Any]:
-    columns = [BILL.c.period, BILL.c.currency, BILL.c.status, BILL.c.total, BILL.c.account_id]
-    query = select(*columns)
+def _add(
+    found: dict[RevenueKey, RevenueSum],
+    asked: RevenueQuery,
+    row: Any,
+    line: Mapping[str, Any],
+    *,
+    is_counted: bool,
+) -> None:
+    """Add a line, or a bill as if it were one.
+
+    A line `is_counted` unless its bill has told already what is billed.
+    """
+    key = RevenueKey(
+        row.currency,
+        row.period if asked.by_month else None,
+        row.account_id if asked.by_account else None,
+        line.get("productId") if asked.by_product else None,
+    )
+    own = found.setdefault(key, RevenueSum(key))
+    amount, kind = Decimal(line["convertedSubtotal"]), line.get("lineItemType")
+    with exact():
+        earned = amount if is_counted else ZERO
+        own.billed += earned
+        if kind in _DRAWN:
+            own.drawn -= amount
+        if kind in _AHEAD:
+            own.ahead += amount
+        if kind in _DRAWN | _AHEAD:
+            earned -= amount
+        own.approved += earned if row.status == _APPROVED else ZERO
+    own.bills += is_counted
     if asked.by_product:
-        query = query.add_columns(BILL_LINE.c.body.label("line")).join(
-            BILL_LINE, BILL_LINE.c.bill_id == BILL.c.id
-        )
-    return query.where(*_conditions(reader, asked))
+        own.product = line.get("productCode"), line.get("productName")
+
+
+_BILL: Final = (BILL.c.period, BILL.c.currency, BILL.c.status, BILL.c.total, BILL.c.account_id)
+
+
+def _lines(reader: Reader, asked: RevenueQuery) -> Select[Any]:
+    query = (
+        select(*_BILL, BILL_LINE.c.body.label("line"))
+        .join(BILL_LINE, BILL_LINE.c.bill_id == BILL.c.id)
+        .where(*_conditions(reader, asked))
+    )
+    return query if asked.by_product else query.where(or_(*map(_is_of, sorted(_DRAWN | _AHEAD))))
+
+
+def _is_of(kind: str) -> ColumnElement[bool]:
+    """Whether a line is of a type: its key, which an index has, begins with it."""
+    return BILL_LINE.c.key.startswith(f"{kind}/", autoescape=True)
 
 
 def _conditions(reader: Reader, asked: RevenueQuery) -> Iterator[Any]:
