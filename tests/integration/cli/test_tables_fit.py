@@ -61,6 +61,7 @@ COMMANDS = (
     "bill approve {bill}",
     "bill send {bill}",
     "bill unapprove {bill}",
+    "bill xero --month {month}",
     "bill lock {bill} --dry-run",
     "bill delete {bill} --dry-run",
     "bill recalculate {bill}",
@@ -310,7 +311,8 @@ def check_ids(line, out, rows):
     """What `--json` calls the id of a row stands in the table: whole, or its first eight digits."""
     whole = out.replace("\n", " ")
     for row in rows:
-        id_ = row.get("code", row.get("id"))
+        # An inbox goes by its address.
+        id_ = row["url"] if line == "inbox list" else row.get("code", row.get("id"))
         if id_ is not None and not (UUID.fullmatch(id_) and id_[:8] in whole):
             assert id_ in whole, (line, id_)
         if id_ is not None and UUID.fullmatch(id_) and id_ not in whole:
