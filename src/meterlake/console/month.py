@@ -209,7 +209,7 @@ async def show_month(visit: Visit) -> Response:
     if is_first_page:
         to_approve = int(statuses["PENDING"]) - len(check.own)
         waiting = await find_waiting(visit, month, closing, to_approve)
-    answer = visit.page(
+    return visit.page(
         "month.html",
         month=month,
         closing=closing,
@@ -236,12 +236,6 @@ async def show_month(visit: Visit) -> Response:
         earlier=month.moved(-1),
         later=month.moved(1),
     )
-    # A part of the page that asks by itself, and learns that nothing runs any more: all numbers of
-    # the page may be others now.
-    ended = {"div#progress": not closing.get("pending"), "div#runs": not running}
-    if ended.get(visit.request.headers.get("HX-Target", "")):
-        answer.headers["HX-Refresh"] = "true"
-    return answer
 
 
 async def _customers(visit: Visit, findings: list[dict[str, Any]]) -> dict[str, str]:

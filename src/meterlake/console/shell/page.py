@@ -80,6 +80,7 @@ class Visit:
         refusal: Why the API refused what was sent, if the page comes back with it.
         has_acted: Whether the form has done something: it does not do that again.
         led: Where that led to, and what was said of it; None if its answer is a page.
+        has_ended: Whether a part that asks by itself is told that nothing runs any more.
     """
 
     request: Request
@@ -92,6 +93,7 @@ class Visit:
     refusal: ApiRefusalError | None = None
     has_acted: bool = False
     led: tuple[str, str] | None = None
+    has_ended: bool = False
     _people: dict[str, str] | None = None
 
     def query(self, name: str) -> str | None:
@@ -201,7 +203,17 @@ class Visit:
         # A part that asks by itself is nobody who looks: the session goes on to its end.
         if "HX-Request" not in self.request.headers:
             self.session.keep(self.request, answer)
+        if self.has_ended:
+            answer.headers["HX-Refresh"] = "true"
         return answer
+
+    def end_part(self, id: str) -> str:
+        """Have the whole page loaded anew if its part of this id asks, and nothing runs any more.
+
+        What ended stands all over the page: other numbers, files, buttons.
+        """
+        self.has_ended |= self.request.headers.get("HX-Target") == f"div#{id}"
+        return ""
 
     def go(self, target: str, said: str = "") -> Response:
         """Lead on to a page after something was done, which that page says."""
