@@ -45,6 +45,7 @@ async def list_sources(call: Call) -> Any:
     query, this = call.query, ordered_page(call, _PAGE_MAX, "finishedAt")
     filters = ReceiptFilters(
         name=query.text("name"),
+        name_part=query.text("nameContains"),
         status=query.one_of("status", _STATUSES, default=None),
         since=query.instant("since"),
         until=query.instant("until"),

@@ -80,6 +80,10 @@ def test_sources_are_found_by_name_status_job_and_identity(http):
     [named] = answer_of(http, "sources", name="b.csv")["data"]
     assert named["reasons"] == {"InvalidNumber": 1}
     assert answer_of(http, "sources", source="job-b.csv")["data"] == [named]
+    parts = answer_of(http, "sources", nameContains="OKEN.c")["data"]
+    assert [each["name"] for each in parts] == ["broken.csv"]
+    assert answer_of(http, "sources", name="oken.c")["data"] == []
+    assert answer_of(http, "sources", nameContains="%")["data"] == []
     assert answer_of(http, "sources", source=named["identity"][:12])["data"] == [named]
     assert answer_of(http, "sources", until="2000-01-01")["data"] == []
     assert answer_of(http, "sources", source="0" * 36)["data"] == []

@@ -80,20 +80,42 @@ def test_sources_are_filtered_and_lead_to_their_rows(ada):
     ada.go(f"{DATA_IN}/sources?status=failed")
     assert "broken.csv" in ada.text
     assert "rows.csv" not in ada.text
-    ada.go(f"{DATA_IN}/sources?name=rows.csv")
-    [place] = set(re.findall(r'href="(/console/data-in/sources/[0-9a-f]{64})"', ada.page.text))
+    ada.go(f"{DATA_IN}/sources?nameContains=ROWS")
+    [place] = set(re.findall(r'href="(/console/data-in/sources/[0-9a-f]{64})', ada.page.text))
     ada.go(place)
 
     assert cards(ada.page.text) == ["3", "1", "0", "2"]
     assert f"/console/rejected?source={place.rpartition('/')[2]}" in ada.page.text
     assert "Nothing matches" in ada.go(f"{DATA_IN}/sources?since=2999-01-01")
-    ada.go(f"{DATA_IN}/sources?name=rows.csv&format=csv")
+    ada.go(f"{DATA_IN}/sources?nameContains=rows.csv&format=csv")
     assert ada.page.text.splitlines()[1].startswith(
         'rows.csv,done,3,1,0,2,"Invalid number 1, Undefined meter 1",'
     )
     ada.go(f"{DATA_IN}/sources/nothing")
     assert ada.page.status_code == 404
     assert "'nothing' not found" in ada.text
+
+
+def test_the_same_content_under_another_name_says_whose_each_attempt_is(world, ada):
+    rows = HEADER + csv_row("storage-1", "3") + csv_row("storage-2", "3")
+    world.home.ingest("06-storage.csv", rows)
+    world.home.ingest("09-storage-again.csv", rows)
+    ada.go(f"{DATA_IN}/sources?nameContains=storage")
+    links = dict(
+        re.findall(r'href="(/console/data-in/sources/[^"]*)">(0\d)-storage', ada.page.text)
+    )
+    places = {number: place for place, number in links.items()}
+
+    ada.go(places["09"])
+    assert "<h1>09-storage-again.csv</h1>" in ada.page.text
+    assert "The same content came as 06-storage.csv, 09-storage-again.csv." in ada.text
+    second, first = ada.page.text.split("<section")[1:]
+    assert "Attempt 2: 09-storage-again.csv" in second
+    assert "back by a backfill" not in second
+    assert "Attempt 1: 06-storage.csv" in first
+    assert "Take 06-storage.csv back by a backfill" in first
+    ada.go(places["06"])
+    assert "<h1>06-storage.csv</h1>" in ada.page.text
 
 
 def test_names_of_files_are_only_text(ada):

@@ -447,6 +447,7 @@ SHAPES: Final[dict[str, Shape]] = {
         page=100,
         query=(
             text("name"),
+            text("nameContains"),
             text("status", "done", "failed"),
             instant("since"),
             instant("until"),
@@ -540,7 +541,8 @@ SHAPES: Final[dict[str, Shape]] = {
         query=(
             texts("ids"),
             text("scheduleId"),
-            text("status", *exports.Status),
+            # FAILED are also those that were cancelled.
+            text("status", *exports.Status, exports.ExportOutcome.CANCELLED),
             instant("dateCreatedStart"),
             instant("dateCreatedEnd"),
         ),

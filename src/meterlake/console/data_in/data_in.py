@@ -77,7 +77,7 @@ _SOURCES: Final = Listing(
     "Sources",
     "/measurements/sources",
     (
-        Column("File", "name", link=f"{SOURCES}/{{identity}}"),
+        Column("File", "name", link=f"{SOURCES}/{{identity}}?attempt={{attempt}}"),
         Column("Status", "status", "status"),
         Column("Received", "received", "number"),
         Column("Accepted", "accepted", "number"),
@@ -93,7 +93,7 @@ _SOURCES: Final = Listing(
     ),
     intro="One row for each attempt at a file or a batch. Received = accepted + repeats + rejected.",
     filters=(
-        ListFilter("name", "File (whole name)", type="search"),
+        ListFilter("nameContains", "File", type="search"),
         ListFilter("status", "Status", (("done", "Done"), ("failed", "Failed"))),
         ListFilter("since", "Came since", type="date", is_instant=True),
         ListFilter("until", "Came before", type="date", is_instant=True),
@@ -114,7 +114,16 @@ async def show_source(visit: Visit) -> Response:
     if not answer["data"]:
         reason = f"source {id_!r} not found; sources are listed on the page of sources"
         raise ApiRefusalError(404, reason)
-    return visit.page("data_in/source.html", attempts=answer["data"], id=id_)
+    attempts = answer["data"]
+    # The same content under another name is another attempt at the same source.
+    chosen = [each for each in attempts if str(each["attempt"]) == visit.query("attempt")]
+    return visit.page(
+        "data_in/source.html",
+        attempts=attempts,
+        shown=(chosen or attempts)[0],
+        names=list(dict.fromkeys(each["name"] for each in reversed(attempts))),
+        id=id_,
+    )
 
 
 async def show_receipt(visit: Visit) -> Response:

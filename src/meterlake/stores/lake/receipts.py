@@ -46,6 +46,8 @@ class ReceiptFilters:
     """Which receipts are meant; None means all.
 
     Attributes:
+        name: The whole name.
+        name_part: What the name has somewhere, in capitals or not.
         source: The beginning of the source's identity, or the id of the delivery or the job.
         after: The identity and the attempt of the receipt behind which to go on.
         oldest_first: Whether the oldest are meant, the oldest first, instead of the newest.
@@ -58,6 +60,7 @@ class ReceiptFilters:
     source: str | None = None
     after: tuple[str, int] | None = None
     oldest_first: bool = False
+    name_part: str | None = None
 
 
 def received_at(connection: duckdb.DuckDBPyConnection, delivery: str) -> datetime | None:
@@ -76,6 +79,7 @@ def list_receipts(
     identity, attempt = filters.after or (None, None)
     tests: dict[str, tuple[Any, ...]] = {
         "name = ?": (filters.name,),
+        "contains(lower(name), lower(?))": (filters.name_part,),
         "status = ?": (filters.status,),
         "received_at >= ?": (filters.since and naive(filters.since),),
         "received_at < ?": (filters.until and naive(filters.until),),
