@@ -381,7 +381,11 @@ def test_a_job_is_cancelled_and_run_again(server, exports):
     with server.http() as http:
         cancelled = http.post(f"/dataexports/jobs/{job_id}/cancel")
         assert cancelled.json()["status"] == "FAILED"
+        assert cancelled.json()["outcome"] == "CANCELLED"
         assert "cancelled" in cancelled.json()["error"]
+        for status, listed in (("CANCELLED", True), ("FAILED", True), ("PENDING", False)):
+            jobs = http.get("/dataexports/jobs", params={"status": status}).json()["data"]
+            assert (job_id in {each["id"] for each in jobs}) is listed
         assert http.post(f"/dataexports/jobs/{job_id}/cancel").status_code == httpx.codes.CONFLICT
         assert http.post(f"/dataexports/jobs/{job_id}/retry").json()["status"] == "PENDING"
         assert http.post(f"/dataexports/jobs/{job_id}/retry").status_code == httpx.codes.CONFLICT

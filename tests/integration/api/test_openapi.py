@@ -78,7 +78,7 @@ ACCEPTED = {
     r"^TriggerDataExport takes\.(sourceType enum|operationalDataTypes minItems): ": "one class for both variants",
     r"^ExportFileFormat enum: .*PARQUET": "typed files, too",
     r"^DataExportDestinationType enum: .*LOCAL": "folders of the server, too",
-    r"^JobResponse\.(finishedAt|scheduledFor|error|progress|result) is extra$": "how far it is, how it ended",
+    r"^JobResponse\.(finishedAt|scheduledFor|error|outcome|progress|result) is extra$": "how far it is, how it ended",
     r"^BillJobResponse\.(error|failures|failureCount|message|outcome) is extra$": "why it or its accounts failed",
     r"^MeterRequest\.derivedFields required: True -> False$": "a list that may be empty may be left out",
     r"^DeleteIntegrationConfig\?mappings is extra$": "whether its mappings go, too",

@@ -133,6 +133,13 @@ def test_an_export_is_made_cancelled_and_run_again(ada):
 
     assert "The export stops soon" in ada.press("cancel")
     place = ada.path
+    assert "Export of operational Cancelled" in ada.text
+    assert "begin another one" not in ada.text
+    ada.go(f"{OUT}/jobs?status=CANCELLED")
+    assert re.search(r'href="([^"]+/jobs/[0-9a-f-]{36})"', ada.page.text)[1] == place
+    assert "Operational Cancelled" in ada.text
+    ada.go(f"{CONSOLE}/runs?kinds=EXPORT")
+    assert "Cancelled" in ada.text
     ada.go(f"{CONSOLE}/runs/{place.rpartition('/')[2]}")
     assert "The worker exports once more, with the configuration of its time." in ada.text
     assert "Bills are made" not in ada.text
@@ -151,10 +158,15 @@ def test_the_files_of_an_export_are_listed_verified_and_downloaded(world, ada):
     chosen = {"sourceType": "OPERATIONAL", "operationalDataTypes": "ACCOUNTS"}
     ada.send({**chosen, "destinationIds": destination[1]})
     place = ada.path
+    assert "below" not in ada.text
+    asked = {"HX-Request": "true", "HX-Target": "div#job"}
+    assert "HX-Refresh" not in ada.client.get(place, headers=asked).headers
     home = world.home.stores.settings
     folder = home.home.parents[1] / "exports"
     with open_stores(home.model_copy(update={"export_folder": folder})) as stores:
         run_export(stores, place.rpartition("/")[2])
+    # The part that asks by itself learns that the export ended: files and buttons are all over the page.
+    assert ada.client.get(place, headers=asked).headers["HX-Refresh"] == "true"
     [file] = (folder / "books").rglob("*.csv.gz")
 
     assert file.name in ada.go(place)

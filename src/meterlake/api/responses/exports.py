@@ -18,6 +18,14 @@ class Status(StrEnum):
     FAILED = "FAILED"
 
 
+class ExportOutcome(StrEnum):
+    """How the job of an export ended; one that failed and one that was cancelled have one `status`."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
 class AdHocResponse(Value):
     """The job of an export that was asked for."""
 
@@ -32,6 +40,7 @@ class JobResponse(Value):
     source_type: SourceType | None = None
     schedule_id: Id | None = None
     status: Status | None = None
+    outcome: ExportOutcome | None = None
     date_created: Instant | None = None
     started_at: Instant | None = None
     finished_at: Instant | None = None

@@ -1,7 +1,7 @@
 """`meterlake export jobs`: exports that wait, run, or have ended."""
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
@@ -9,7 +9,7 @@ from meterlake.cli.export.options import Text, show_exported
 from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 
 Job = Annotated[str, Parameter(name="JOB", required=True)]
-Status = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
+Status = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"]
 LISTED: Final = (
     *("!id", "status", "?sourceType=source", "?rows", "error", "?dateCreated=created"),
     *("?scheduledFor=due", "?finishedAt=finished"),
@@ -43,7 +43,7 @@ def list_(
 
     Args:
         schedule: Only those of a schedule, by its code or id; of a deleted one, by its id.
-        status: Only those of this status; cancelled ones are FAILED.
+        status: Only those of this status; FAILED are cancelled ones, too.
         since: Only requests of this day or instant, or later ones, in UTC.
         until: Only requests before this day or instant.
         limit: The largest number that you want to see.
@@ -64,7 +64,7 @@ def list_(
     rows = (
         found
         if options.json
-        else [{**each, "rows": each.get("result", {}).get("rows")} for each in found]
+        else [{**_ended(each), "rows": each.get("result", {}).get("rows")} for each in found]
     )
     options.output.rows(rows, LISTED, empty="No exports.")
 
@@ -81,7 +81,13 @@ def show(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
 
     with options.open() as organization:
         found = get_job(organization, job)
-    options.output.record(found)
+    options.output.record(found if options.json else _ended(found))
+
+
+def _ended(job: dict[str, Any]) -> dict[str, Any]:
+    """A job with the one word for how it ended that people read everywhere."""
+    shown = {**job, "status": job.get("outcome", job["status"])}
+    return {name: value for name, value in shown.items() if name != "outcome"}
 
 
 def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
@@ -97,7 +103,7 @@ def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     with options.open() as organization:
         options.permitted(organization, _CHANGE, [job])
         found = stop(organization, job)
-    options.output.record(found)
+    options.output.record(found if options.json else _ended(found))
 
 
 def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:

@@ -224,7 +224,7 @@ _JOBS: Final = Listing(
     (
         Column("Made", "dateCreated", "instant", link=f"{JOBS}/{{id}}", sort="dateCreated"),
         Column("What", "sourceType", "words"),
-        Column("Status", "status", "status"),
+        Column("Status", "outcome", "status"),
         Column("Rows", "result.rows", "number"),
         Column("Files", "result.files", "number"),
         Column("Ended", "finishedAt", "instant"),
@@ -235,7 +235,11 @@ _JOBS: Final = Listing(
         ListFilter(
             "status",
             "Status",
-            tuple((each, words(each)) for each in ("PENDING", "RUNNING", "SUCCEEDED", "FAILED")),
+            (
+                *((each, words(each)) for each in ("PENDING", "RUNNING", "SUCCEEDED")),
+                ("FAILED", "Failed or cancelled"),
+                ("CANCELLED", "Cancelled"),
+            ),
         ),
         ListFilter("dateCreatedStart", "From", type="date"),
         ListFilter("dateCreatedEnd", "Before", type="date"),
@@ -244,9 +248,14 @@ _JOBS: Final = Listing(
 )
 
 
+async def _with_outcomes(_: Visit, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        row.setdefault("outcome", row["status"])
+
+
 async def list_jobs(visit: Visit) -> Response:
     """Jobs of exports."""
-    return await _list(visit, _JOBS)
+    return await _list(visit, replace(_JOBS, complete=_with_outcomes))
 
 
 def _fields_of_export() -> tuple[FormField, ...]:
@@ -281,7 +290,7 @@ async def export_once(visit: Visit) -> Response:
         return await ask_for_export(visit)
     body = await read_document(visit, _fields_of_export())
     made = await visit.api.send("POST", "/dataexports/adhoc", body)
-    return visit.go(f"{JOBS}/{made['jobId']}", "The worker exports. You can cancel it below.")
+    return visit.go(f"{JOBS}/{made['jobId']}", "You asked for an export. The worker makes it.")
 
 
 async def show_job(visit: Visit, checked: dict[str, Any] | None = None) -> Response:

@@ -36,6 +36,13 @@ _STATUSES: Final = {
     "FAILED": (JobStatus.FAILED, JobStatus.CANCELLED),
 }
 _WIRE: Final = {status: name for name, statuses in _STATUSES.items() for status in statuses}
+# How a job ended; one that failed and one that was cancelled have one `status`.
+_OUTCOMES: Final = {
+    JobStatus.COMPLETE: "SUCCEEDED",
+    JobStatus.FAILED: "FAILED",
+    JobStatus.CANCELLED: "CANCELLED",
+}
+_WANTED: Final = {**_STATUSES, "CANCELLED": (JobStatus.CANCELLED,)}
 _MEDIA: Final = {".zip": "application/zip", ".gz": "application/gzip"}
 
 
@@ -76,12 +83,12 @@ def list_jobs(organization: Organization, filters: ExportJobFilter, page: Page) 
     Raises:
         Invalid: The status is none, or the token is none that a list gave.
     """
-    if filters.status is not None and filters.status not in _STATUSES:
-        raise Invalid("status", filters.status, f"it must be one of {', '.join(_STATUSES)}")
+    if filters.status is not None and filters.status not in _WANTED:
+        raise Invalid("status", filters.status, f"it must be one of {', '.join(_WANTED)}")
     wanted = JobFilters(
         ids=filters.ids,
         schedule_id=filters.schedule_id,
-        statuses=_STATUSES[filters.status] if filters.status else (),
+        statuses=_WANTED[filters.status] if filters.status else (),
         start=filters.start,
         end=filters.end,
     )
@@ -176,6 +183,7 @@ def job_document(job: Job) -> dict[str, Any]:
         "sourceType": request.source.value.upper(),
         "scheduleId": job.schedule_id,
         "status": _WIRE[job.status],
+        "outcome": _OUTCOMES.get(job.status),
         "dateCreated": format_instant(job.created),
         "startedAt": job.started and format_instant(job.started) if began else None,
         "finishedAt": job.finished and format_instant(job.finished),

@@ -312,7 +312,9 @@ def test_a_schedule_is_made_disabled_enabled_and_run(export, at, capsys):
     assert (job["id"], job["status"]) == (manifest["jobId"], "SUCCEEDED")
     [waits] = export("jobs", "list", "--schedule", "nightly", "--status", "PENDING")
     [cancelled] = export("jobs", "cancel", waits["id"])
-    assert cancelled["status"] == "FAILED"
+    assert (cancelled["status"], cancelled["outcome"]) == ("FAILED", "CANCELLED")
+    [listed] = export("jobs", "list", "--status", "CANCELLED")
+    assert listed["id"] == waits["id"]
     export("jobs", "retry", waits["id"])
 
     assert run(["export", "schedules", "list", *at]) == 0
