@@ -128,6 +128,7 @@ NOT_OF_BILLS = {
     "jsonStatementGenerated": "statements are made apart from bills",
     "csvStatementGenerated": "the same",
     "statementStale": "the same",
+    "recalculationDue": "a top-up changes no bill until it is calculated",
 }
 NOT_OF_LINES = {
     "jsonUsageGenerated": "deprecated, and always false",

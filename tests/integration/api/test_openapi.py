@@ -69,6 +69,7 @@ ACCEPTED = {
     r"^LookupTableRevisionField.name required: ": "without it nothing finds the value",
     r"^LookupTableRevisionData\S+\{\}: True -> anything$": "values are texts or numbers",
     # More than the contract has.
+    r"^BillResponse.recalculationDue is extra$": "whether a top-up or a credit waits for it",
     r"^(ListBalanceTransactions\?includeReversed|BalanceTransactionResponse.reverses) is extra$": "what was taken back",
     r"^Aggregation enum: .*PERCENTILE.*TIME_WEIGHTED_AVERAGE": "two more kinds of aggregations",
     r"^Aggregation(Request|Response).percentile is extra$": "which percentile",

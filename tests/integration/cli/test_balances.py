@@ -71,6 +71,17 @@ def test_money_comes_into_a_balance_and_leaves_it(command, held):
     assert "2026-01-01" in out
 
 
+def test_a_top_up_that_counts_only_after_the_end_is_said_to_come_late(command):
+    top_up = ("balance", "top-up", "acme", "third", "--amount", "5")
+    late = "It counts only after the balance has ended"
+    first = command(*top_up)
+    assert (first[0], late in "".join(first[1:])) == (0, False)
+    last = command(*top_up, "--date", "2031-01-01")
+
+    assert last[0] == 0
+    assert late in " ".join("".join(last[1:]).split())
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

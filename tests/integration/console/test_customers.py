@@ -13,7 +13,7 @@ from meterlake.model.catalog.catalog import Product
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
-from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import configure
 from tests.people import allow
@@ -67,7 +67,7 @@ def eve(world):
 
 def choose(page, field, words):
     """The value of a choice with some words."""
-    found = re.search(rf'<select name="{field}">.*?</select>', page, re.DOTALL)
+    found = re.search(rf'<select name="{field}"[^>]*>.*?</select>', page, re.DOTALL)
     assert found is not None, field
     option = re.search(rf'value="([^"]*)"[^>]*>{re.escape(words)}<', found[0])
     assert option is not None, (field, words)
@@ -83,7 +83,7 @@ def typed(page, action):
         name, value = (re.search(rf'\b{each}="([^"]*)"', tag) for each in ("name", "value"))
         if 'type="checkbox"' not in tag or " checked" in tag:
             found[unescape(name[1])] = unescape(value[1]) if value else ""
-    for name, options in re.findall(r'<select name="([^"]*)">(.*?)</select>', form, re.DOTALL):
+    for name, options in re.findall(r'<select name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
         chosen = re.search(r'value="([^"]*)" selected', options) or re.search(
             r'value="([^"]*)"', options
         )
@@ -357,9 +357,9 @@ def test_a_balance_is_made_and_topped_up_and_the_opposite_takes_it_back(eve, ids
     }
     fill(eve, f"{CUSTOMERS}/{ids['acme']}/balances/new", **fields)
     assert "You made the balance" in eve.text
-    today = eve.fields("book")["appliedDate"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", today[0])
-    fill(eve, eve.path, "book", amount="0", appliedDate=today[0])
+    # Empty, it also pays for bills that exist already.
+    assert eve.fields("book")["appliedDate"] == [""]
+    fill(eve, eve.path, "book", amount="0")
     assert "it must not be zero" in eve.text
     fill(eve, eve.path, "book", amount="100,10", description="Transfer 7", appliedDate="2026-02-01")
     assert "You booked it" in eve.text
@@ -384,8 +384,16 @@ def test_what_a_balance_loses_at_its_end_is_called_so_and_stays(eve, ids):
     place = eve.path
     fill(eve, place, "book", amount="500", description="Transfer 8")
 
+    assert "after the last day" not in eve.text
+    fill(eve, place, "book", amount="7", appliedDate="2026-07-01")
+    assert "It counts from Jul 1, 2026, after the last day of the balance, Jun 30, 2026" in eve.text
+    fill(eve, place, "book", amount="-7", appliedDate="2026-07-01")
+
     expired = "Expired: the balance ended on 30 Jun 2026 balance ends -500.00"
     assert expired in eve.go(place)
+    assert "Jan 1, 2026 Transfer 8 Ada Lovelace 500.00" in eve.text
+    assert "Jul 1, 2026 Top-up Ada Lovelace 7.00" in eve.text
+    assert "Jul 1, 2026 Taken out Ada Lovelace -7.00" in eve.text
     assert re.search(r"Left 0\.00", eve.text)
     assert re.search(r"Lapsed lapsed Jan 1, 2026 Jun 30, 2026 0\.00", eve.go(f"{own}/balances"))
 
@@ -398,6 +406,32 @@ def test_what_a_balance_loses_at_its_end_is_called_so_and_stays(eve, ids):
     log = eve.go("/console/access/log")
     assert "Expired" in log
     assert "Expiry reversed" in log
+
+
+def test_a_bill_that_a_top_up_could_change_is_named_until_it_is_calculated(tmp_path):
+    # A home of its own: the top-up pays the bill.
+    with a_console(tmp_path) as own:
+        own.join("eve@example.com", allow())
+        eve = own.browser("eve@example.com")
+        with own.home.organization.reading() as reader:
+            [acme] = [each.id for each in reader.all(Account) if each.entity.code == "acme"]
+        times = {"startDate": "2026-01-01", "endDate": "2028-12-31"}
+        fields = {"name": "Ahead", "code": "ahead", "currency": "USD", **times}
+        fill(eve, f"{CUSTOMERS}/{acme}/balances/new", **fields)
+        place = eve.path
+        assert "Bills to calculate again" not in eve.text
+        fill(eve, place, "book", amount="5")
+
+        assert "1 bill waits to be calculated again: see below." in eve.text
+        assert "Calculate the bill of Oct 1, 2026 again : 73.50 USD Pending" in eve.text
+        [bill] = re.findall(r'href="(/console/bills/[^"]*)#actions"', eve.page.text)
+        changed = "What is left of the customer's balances and commitments changed"
+        assert changed in eve.go(bill)
+        eve.press("recalculate")
+        run_bill_job(own.home.stores, eve.path.rpartition("/")[2])
+        assert changed not in eve.go(bill)
+        assert "68.50" in eve.text
+        assert "Bills to calculate again" not in eve.go(place)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,8 @@ class TopUp:
         description: What it is for.
         paid: What the customer paid for it, if that is another amount.
         type: The code or the name of one of the organization's transaction types.
-        date: When it counts, such as 2026-10-01; now if you leave it out.
+        date: From when on it counts, such as 2026-10-01: only bills that are dated later draw it. If
+            you leave it out, it counts from the first day of the balance.
         dry_run: Show what would change, and change nothing.
     """
 
@@ -178,6 +179,13 @@ def top_up(
         return
     held = amounts.money(Decimal(after["amount"]), currency)
     options.output.record({**shown, "held after": held})
+    ends = before.get("rolloverEndDate") or before["endDate"]
+    if money.date is not None and booked["appliedDate"] >= ends:
+        options.output.note(
+            "It counts only after the balance has ended: only bills that are dated later and charge"
+            " for time before can draw it. If you mean bills that exist already, take it back and"
+            " leave out --date."
+        )
 
 
 def _row(balance: dict[str, Any], amounts: AmountText) -> dict[str, Any]:

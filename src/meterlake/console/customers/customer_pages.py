@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -25,9 +26,10 @@ from meterlake.console.customers.customer_things import (
 )
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import NAMED, Column, Listing, show_list
-from meterlake.console.shell.page import Visit, page_routes
+from meterlake.console.shell.page import Visit, day, locale_of, page_routes
 from meterlake.model.errors import Invalid
-from meterlake.model.values.period import format_instant, midnight
+from meterlake.model.values.counted import counted
+from meterlake.model.values.period import local_date
 
 _BEFORE: Final = "To take it back, type what stands under “What happened” of the customer."
 # What a plan in force can become, and what is booked on a balance.
@@ -51,8 +53,8 @@ _BOOKING: Final = (
         "appliedDate",
         "Counts from",
         "start",
-        "It pays for bills dated after this day. Empty: from the balance's first day, so that it"
-        " also pays for bills that exist already, unless they are locked.",
+        "Empty: from the balance's first day, so that it also pays for bills that exist already,"
+        " unless they are locked. A day: it pays only for bills dated after it.",
     ),
 )
 # What ends together when a customer leaves.
@@ -315,12 +317,11 @@ async def show_thing(visit: Visit) -> Response:
         row=rows[0],
         name=rows[0].get("name") or name_of(found),
         choices=await load_choices(visit, fields, customer["id"]),
-        **{"ending": (), "replacing": (), "booking": (), "booked": None, **extra},
+        **{"ending": (), "replacing": (), "booking": (), "booked": None, "waiting": (), **extra},
     )
 
 
 async def _booked(visit: Visit, balance: Mapping[str, Any]) -> dict[str, Any]:
-    today = midnight(visit.today, ZoneInfo(visit.session.zone))
     answer = await visit.api.find(
         f"/balances/{balance['id']}/transactions",
         includeReversed=True,
@@ -329,8 +330,8 @@ async def _booked(visit: Visit, balance: Mapping[str, Any]) -> dict[str, Any]:
     )
     return {
         "booking": _BOOKING if visit.may("PostBalanceTransaction") else (),
-        "booking_begins": {"appliedDate": format_instant(today)},
         "booked": rows_of(answer),
+        "waiting": await _waiting_bills(visit, balance),
         "later": answer and answer.get("nextToken"),
     }
 
@@ -369,10 +370,53 @@ async def change_thing(visit: Visit) -> Response:
             body = await body_of(visit, _BOOKING)
             if body.get("amount") == 0:
                 raise Invalid("amount", visit.field("amount"), "it must not be zero")
-            await visit.api.send("POST", f"{place}/transactions", body)
-            return visit.go(target, "You booked it. Book the opposite amount to take it back.")
+            booked = await visit.api.send("POST", f"{place}/transactions", body)
+            waiting = await _waiting_bills(visit, found)
+            return visit.go(target, _said_of_booking(visit, found, body, booked, len(waiting)))
         case _:
             raise visit.unknown_action(f"a {thing.one}")
+
+
+async def _waiting_bills(visit: Visit, balance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The newest bills of the customer that would draw something else if they were calculated."""
+    answer = await visit.api.find(
+        "/bills",
+        accountId=balance["accountId"],
+        excludeLineItems=True,
+        includeBillTotal=True,
+        pageSize=100,
+    )
+    return [each for each in rows_of(answer) if each.get("recalculationDue")]
+
+
+def _said_of_booking(
+    visit: Visit,
+    balance: Mapping[str, Any],
+    body: Mapping[str, Any],
+    booked: Mapping[str, Any],
+    waiting: int,
+) -> str:
+    """What was booked, and what one should know of it: it came too late, or bills wait for it."""
+    said = ["You booked it. Book the opposite amount to take it back."]
+    ends = balance.get("rolloverEndDate") or balance["endDate"]
+    applied, end = (datetime.fromisoformat(str(each)) for each in (booked["appliedDate"], ends))
+    if body.get("appliedDate") and applied >= end:
+        zone, locale = ZoneInfo(visit.session.zone), locale_of(visit.request)
+        first, last = (
+            day(local_date(each, zone), locale).striptags()
+            for each in (applied, end - timedelta.resolution)
+        )
+        said.append(
+            f"It counts from {first}, after the last day of the balance, {last}: only bills that"
+            " are dated later and charge for time before can draw it. If you mean bills that exist"
+            " already, take it back and leave “Counts from” empty."
+        )
+    if waiting:
+        said.append(
+            f"{counted(waiting, 'bill')} {'waits' if waiting == 1 else 'wait'} to be calculated"
+            " again: see below."
+        )
+    return " ".join(said)
 
 
 async def _replace(visit: Visit, found: Mapping[str, Any]) -> Response:

@@ -329,6 +329,10 @@ BILL_MEMBERS: Final = (
         "statementStale", Flag, _BILL, "Whether the bill changed since one of its statements."
     ),
     BillMember(
+        *("recalculationDue", Flag, _BILL),
+        "Whether its balances and commitments hold something else since it was calculated.",
+    ),
+    BillMember(
         *("pins.snapshot", Integer, _PUBLISHED, "The snapshot of the lake behind it."),
         column="snapshot",
     ),

@@ -85,14 +85,17 @@ def bill_response(
         **{f"{each}StatementGenerated": each in statements for each in StatementFormat},
         "statementStale": StatementStatus.STALE in found_statuses,
     }
+    locked = bill.locked or bill.content.ends_until(closed_until)
     shown = {
         **bill.to_wire(),
-        "locked": bill.locked or bill.content.ends_until(closed_until),
+        "locked": locked,
+        # A locked one keeps the mark, and never changes.
+        "recalculationDue": bill.outdated_by is not None and not locked,
         **bill.life_to_wire(),
         **of_statements,
     }
     hidden = {_OWN, *(() if total else (_TOTAL,))}
-    found = {name: value for name, value in shown.items() if value is not None}
+    found: dict[str, Any] = {name: value for name, value in shown.items() if value is not None}
     if lines:
         found["lineItems"] = [
             _embedded_line(bill, line, number)

@@ -290,6 +290,7 @@ def test_a_search_finds_bills_by_their_fields(sdk, accounts):
 UNSORTED = {
     *("lineItems", "currencyConversions"),
     *("jsonStatementGenerated", "csvStatementGenerated", "statementStale"),
+    "recalculationDue",
 }
 
 

@@ -36,7 +36,8 @@ class TopUpOrder:
     Attributes:
         paid: What the customer paid for it.
         type: The code, the name or the id of a transaction type.
-        applied: The day or the instant at which it counts; now if None.
+        applied: The day or the instant from which on it counts; if None, from the start of the
+            balance.
     """
 
     amount: Decimal

@@ -19,7 +19,7 @@ ENVELOPE: Final = (
     *("id", "version", "locked"),
     *("created", "created_by", "modified", "modified_by"),
     *("approved", "approved_by", "locked_at", "locked_by"),
-    *("calculated", "job_id", "invoice_number"),
+    *("calculated", "job_id", "invoice_number", "outdated_by"),
 )
 
 
@@ -111,6 +111,8 @@ class StoredBill:
         calculated: When it was calculated last, even if nothing differed.
         job_id: The job that did it.
         invoice_number: Its sequential number, given at its creation and never again.
+        outdated_by: What left something else of its balances and commitments since; see
+            `outdated_bills`.
     """
 
     id: str
@@ -130,6 +132,7 @@ class StoredBill:
     # A calculation that changes nothing leaves the same bill.
     calculated: datetime | None = field(default=None, compare=False)
     job_id: str | None = field(default=None, compare=False)
+    outdated_by: str | None = field(default=None, compare=False)
 
     def to_wire(self) -> dict[str, Any]:
         """The bill as the wire shows it, without its lines and what it was made from."""
