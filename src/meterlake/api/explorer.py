@@ -71,10 +71,15 @@ async def show_sql(call: Call) -> Any:
 
 def _downloading_usage(format: FileFormat) -> Handler:
     async def download(call: Call) -> Any:
-        query = read(UsageQueryRequest, await call.document())
+        query, has_clocks = (
+            read(UsageQueryRequest, await call.document()),
+            call.query.flag("clocks"),
+        )
 
         def write(stop: Stop) -> Any:
             found = explore(call.organization, query, stop)
+            if has_clocks:
+                found = found.with_clocks(query.groups)
             if format is FileFormat.PARQUET:
                 return keep_file(call.organization, "usage", parquet(found.typed()), format)
             return keep(call.organization, "usage", found.documents(), format)

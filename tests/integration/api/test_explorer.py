@@ -282,6 +282,24 @@ def test_rows_are_downloaded_as_csv_and_json(http, meter):
     assert rows == asked(http, **by_account(meter))["data"]
 
 
+def test_a_file_has_the_days_of_a_zone_only_on_request(http, meter):
+    group = {"groupType": "TIME", "frequency": "DAY", "timezone": "Asia/Tokyo"}
+    question = {**by_account(meter), "groups": [group]}
+    plain, more = (
+        http.get(found.json()["downloadUrl"]).text.splitlines()
+        for found in (
+            http.post("/usage/query/download/csv", json={**SEPTEMBER, **question}, params=params)
+            for params in ({}, {"clocks": "true"})
+        )
+    )
+
+    assert plain[0] == "meterId,meter,day,measure.gb.SUM"
+    assert more[0] == "meterId,meter,day,day (Asia/Tokyo),measure.gb.SUM"
+    [instant, day] = more[-1].split(",")[2:4]
+    assert instant.endswith("T15:00:00Z")
+    assert day > instant[:10]
+
+
 def test_no_rows_are_a_file_without_any(http, tmp_path):
     time = {"startDate": "2020-01-01T00:00:00Z", "endDate": "2020-02-01T00:00:00Z"}
     (tmp_path / "rows.parquet").write_bytes(download(http, "parquet", **time).content)

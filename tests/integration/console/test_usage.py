@@ -221,6 +221,7 @@ def test_days_and_relative_times_are_those_of_the_organization(tmp_path):
         ada = found.browser("berlin@example.com")
         ada.go(f"{USAGE}?meter=egress&field=gb&by=DAY&from=2026-09-03&to=2026-09-03")
         assert "Day Sum of Sent Sep 3, 2026 242.5" in ada.text
+        files_have_days_and_hours_of_berlin(ada)
         ada.go(
             f"{USAGE}?meter=egress&field=gb&by=MONTH&group=account&from=2026-09-01&to=2026-09-30"
         )
@@ -232,6 +233,19 @@ def test_days_and_relative_times_are_those_of_the_organization(tmp_path):
 
     assert limits
     assert set(limits) <= {"22:00:00", "23:00:00"}
+
+
+def files_have_days_and_hours_of_berlin(ada):
+    """Beside the instants, which a spreadsheet takes for the day before."""
+    ada.go(f"{SEPTEMBER}&by=DAY&customer=bolt&format=csv")
+    head, *rows = ada.page.text.splitlines()
+    assert head == "meterId,meter,day,day (Europe/Berlin),measure.gb.SUM"
+    assert [row.split(",")[2:] for row in rows] == [["2026-09-02T22:00:00Z", "2026-09-03", "200"]]
+    ada.go(f"{SEPTEMBER}&by=HOUR&customer=bolt&format=csv")
+    assert "2026-09-03T10:00:00Z,2026-09-03T12:00:00+02:00,200" in ada.page.text
+    ada.go(f"{SEPTEMBER}&by=DAY&customer=bolt&format=json")
+    [row] = ada.page.json()
+    assert (row["day"], row["day (Europe/Berlin)"]) == ("2026-09-02T22:00:00Z", "2026-09-03")
 
 
 # --- The chart ------------------------------------------------------------------------------------

@@ -130,6 +130,8 @@ PARAMETERS: Final = {
     "destination": "The kind of destination.",
     "configOption": "The name of an option.",
     "line": "Only this line of the bill: its id, its number or its description.",
+    "clocks": "Whether the days or hours of groups with a `timezone` stand by its clocks, too, in a"
+    " column such as `day (Europe/Berlin)`.",
     "rows": "How many measurements are shown of each quantity.",
     "version": "The version of the bill; the newest one if absent.",
     "lookupKey": "The key of the item; several columns are joined as the answer shows them.",

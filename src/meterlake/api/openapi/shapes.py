@@ -569,7 +569,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "PostUsageDataQuerySql": Shape(takes=UsageQueryRequest, gives=explorer.UsageStatementsResponse),
     **{
         f"PostUsageDataQueryDownload{name}": Shape(
-            takes=UsageQueryRequest, gives=explorer.DownloadResponse
+            takes=UsageQueryRequest, gives=explorer.DownloadResponse, query=(flag("clocks"),)
         )
         for name in ("Csv", "Json", "Parquet")
     },

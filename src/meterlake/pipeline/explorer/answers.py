@@ -1,18 +1,23 @@
 """Answers of the Data Explorer: rows by meter, as JSON in a hurry, and as files behind a link."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from meterlake.model.configuration.queries import (
+    DataExplorerGroup,
+    DataExplorerUsageDataFrequency,
+)
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
 from meterlake.stages.decode.csv_lines import csv_lines
@@ -20,6 +25,8 @@ from meterlake.stores import Organization, Stores
 from meterlake.stores.downloads import Download
 
 _NULL: Final = "null"
+# Of units of time, the one that is no whole day.
+_HOUR: Final = DataExplorerUsageDataFrequency.HOUR.value.lower()
 _TIME: Final = "%Y%m%dT%H%M%SZ"
 # A download that began in time may take as long.
 _GRACE: Final = timedelta(hours=1)
@@ -38,6 +45,22 @@ class ExplorerTable:
     fixed: dict[str, str]
     keys: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]]
+
+    def with_clocks(self, zones: Mapping[str, ZoneInfo]) -> "ExplorerTable":
+        """The same with the days or hours of groups in time by their clocks, beside the instants.
+
+        Args:
+            zones: By the keys of groups in time.
+        """
+        keys: list[str] = []
+        columns: list[Sequence[Any]] = []
+        for key, column in zip(self.keys, zip(*self.rows, strict=True), strict=True):
+            keys.append(key)
+            columns.append(column)
+            if zone := zones.get(key):
+                keys.append(f"{key} ({zone.key})")
+                columns.append([_by_clock(value, zone, key) for value in column])
+        return replace(self, keys=tuple(keys), rows=list(zip(*columns, strict=True)))
 
     def typed(self) -> Iterator[dict[str, Any]]:
         """The rows by their keys, with their values as they are."""
@@ -72,6 +95,16 @@ class ExplorerAnswer:
     more: bool
     order: tuple[tuple[int, int], ...] | None = None
 
+    def with_clocks(self, groups: Iterable[DataExplorerGroup]) -> "ExplorerAnswer":
+        """The same with the days or hours of groups in time by the clocks that they are counted by."""
+        zones = {
+            each.frequency.value.lower(): ZoneInfo(each.timezone)
+            for each in groups
+            if each.frequency is not None and each.timezone is not None
+        }
+        tables = (each.with_clocks(zones) if each.rows else each for each in self.tables)
+        return replace(self, tables=tuple(tables))
+
     def documents(self) -> list[dict[str, Any]]:
         """The rows as wire documents, in their order."""
         return self._sort_key([list(table.documents()) for table in self.tables])
@@ -90,6 +123,11 @@ class ExplorerAnswer:
         if self.order is None:
             return [row for rows in tables for row in rows]
         return [tables[table][row] for table, row in self.order]
+
+
+def _by_clock(instant: datetime, zone: ZoneInfo, unit: str) -> str:
+    local = instant.replace(tzinfo=UTC).astimezone(zone)
+    return local.isoformat() if unit == _HOUR else local.date().isoformat()
 
 
 def _escape(text: bytes) -> str:
