@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills.bills import check_approval, file_of
+from meterlake.console.bills.approval_check import check_approval
+from meterlake.console.bills.bills import file_of
 from meterlake.console.bills.documents import AT_ONCE_MAX, begin_documents
 from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
@@ -204,7 +205,7 @@ async def show_month(visit: Visit) -> Response:
     is_first_page = month == _last_month(visit)
     # Only who is asked to approve has to know.
     asked = closing["bills"] if closing.get("review") or is_first_page else []
-    check = await check_approval(visit, asked)
+    check = await check_approval(visit, [each for each in asked if each["status"] == "PENDING"])
     waiting = []
     if is_first_page:
         to_approve = int(statuses["PENDING"]) - len(check.own)

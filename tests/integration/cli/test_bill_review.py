@@ -14,11 +14,17 @@ from sqlalchemy import text
 from meterlake.cli import run
 from meterlake.model.errors import Invalid
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.bills import approve_bills
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.billing.open_points import describe_open_points, has_jumped
+from meterlake.pipeline.billing.open_points import (
+    count_open_points,
+    describe_open_points,
+    has_jumped,
+)
 from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.pipeline.ingest.expected_files import overdue_files
 from meterlake.stores.state.billing.bills.lists import BillFilters
+from meterlake.stores.state.billing.bills.month import read_month_bills
 from meterlake.stores.state.billing.bills.totals import BillTotals
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 from tests.homes import HEADER, configure, csv_row
@@ -383,3 +389,11 @@ def test_whoever_approves_by_the_api_is_told_what_is_open(home):
     home.clock.advance(hours=1)
     bill(home.organization, SEPTEMBER)
     assert told(date_from=date(2026, 9, 2)) == f"open: 1 UnpricedUsage {where}"
+    # What was open before the approval still is, until the lock.
+    with home.organization.reading() as reader:
+        ids = [each.id for each in read_month_bills(reader, "2026-09")]
+    approve_bills(home.organization, "ada", ids)
+    those = BillFilters(date_from=date(2026, 9, 2))
+    assert told(date_from=date(2026, 9, 2)) == ""
+    found = count_open_points(home.organization, those, also_approved=True)
+    assert found.describe() == f"open: 1 UnpricedUsage {where}"

@@ -64,7 +64,9 @@ def test_all_bills_of_a_list_are_approved_and_taken_back(finance):
     assert "Approve 2" in finance.text
     assert "Nobody has set a mail server" not in finance.text
     assert not finance.offers("lock")
-    assert "No invoice number: a bill gets one when it is made" in finance.text
+    unnumbered = "2 bills have no invoice number: a bill gets one when it is made"
+    assert unnumbered in finance.text
+    assert "A locked bill never gets one" not in finance.text
     ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:2]
     finance.send({"action": "look", "bill": ids[:1]})
     assert "Approve 1" in finance.text
@@ -81,6 +83,14 @@ def test_all_bills_of_a_list_are_approved_and_taken_back(finance):
     assert finance.offers("lock")
     assert "Nobody has set a mail server" in finance.text
     assert not finance.offers("approve")
+    # What nobody mended before the approval still matters before the lock.
+    for told in (finance.text, finance.send({"action": "lock", "bill": ids})):
+        assert unnumbered in told
+        assert "A locked bill never gets one" in told
+    assert "Lock 2 bills for ever?" in told
+    finance.go(f"{CONSOLE}/bills/{ids[0]}")
+    assert "1 bill has no invoice number" in finance.text
+    finance.go(f"{SELECTION}?month={MONTH}")
     assert "You took back 2 approvals" in finance.send({"action": "unapprove", "bill": ids})
 
 

@@ -230,7 +230,7 @@ async def _check_approval(call: Call) -> Any:
     if not call.permissions.unrestricted(RETRIEVE, RESOURCE):
         return {"refused": refused}
     filters = BillFilters(ids=tuple(ids))
-    points = await call.run(count_open_points, call.organization, filters)
+    points = await call.run(count_open_points, call.organization, filters, also_approved=True)
     told = {"open": points.describe(), "points": points.to_wire()} if points.counts else {}
     return {"refused": refused, **told}
 

@@ -537,7 +537,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Check an approval of bills",
         (
             "Which of the bills you may not approve, as the organization wants two persons (`twoPersonApproval`),"
-            " and what is open about them. Nothing is approved."
+            " and what is open about them, as long as they are not locked. Nothing is approved."
         ),
     ),
     "ApproveBills": (

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.acts import acts_of_bill
+from meterlake.console.bills.approval_check import check_approval
 from meterlake.console.bills.bills import (
     BILLS,
-    check_approval,
     file_of,
     name_customers,
     search_of_ids,

@@ -4,12 +4,13 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from httpx import Response as Answer
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console.bills.approval_check import check_approval
 from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.bills.documents import begin_documents, is_at_once
 from meterlake.console.bills.recalculation import (
@@ -27,8 +28,7 @@ from meterlake.console.shell.lists import (
     refuse_others,
     show_list,
 )
-from meterlake.console.shell.page import Visit, page, words
-from meterlake.model.values.counted import counted
+from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month
 
@@ -148,7 +148,7 @@ async def show_selection(visit: Visit, left_out: int = 0) -> Response:
     pending = [each for each in rows if each["status"] == "PENDING" and not each["locked"]]
     approved = [each for each in rows if each["status"] == "APPROVED" and not each["locked"]]
     check, touched, _ = await asyncio.gather(
-        check_approval(visit, pending),
+        check_approval(visit, [*pending, *approved]),
         check_recalculation(visit, [each["id"] for each in pending]),
         name_customers(visit, rows),
     )
@@ -174,44 +174,6 @@ async def show_selection(visit: Visit, left_out: int = 0) -> Response:
 def search_of_ids(ids: Sequence[str]) -> str:
     """The search for some bills."""
     return f"ids:{','.join(SIGNS.sub('', each).replace(',', '') for each in ids)}"
-
-
-class ApprovalCheck(NamedTuple):
-    """What one knows of bills before they are approved.
-
-    Attributes:
-        own: Why the person may not approve some of them, by their ids: another person is to do it.
-        points: What is open about them: how much, in words, and the month whose page shows more.
-        lacks_number: Whether some of them have no invoice number, and never get one.
-    """
-
-    own: dict[str, str]
-    points: list[tuple[str, str]]
-    lacks_number: bool
-
-
-async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> ApprovalCheck:
-    """Ask what the person should know before pending bills are approved."""
-    ids = [each["id"] for each in rows if each["status"] == "PENDING" and not each.get("locked")]
-    if not ids or not visit.may("CheckBillApproval"):
-        return ApprovalCheck({}, [], False)
-    found = await visit.api.send("POST", "/bills/approve/check", {"billIds": ids})
-    own = {each["billId"]: each["reason"] for each in found["refused"]}
-    points = [(_point_in_words(each), each["month"]) for each in found.get("points", ())]
-    lacks_number = any(not each.get("sequentialInvoiceNumber") for each in rows)
-    return ApprovalCheck(own, points, lacks_number)
-
-
-_POINTS: Final = {
-    "LateUsage": ("bill with usage that came late", "bills with usage that came late"),
-    "TotalJumped": ("bill far from what is usual", "bills far from what is usual"),
-    "UnpricedUsage": ("bill with usage that has no price", "bills with usage that has no price"),
-}
-
-
-def _point_in_words(point: Mapping[str, Any]) -> str:
-    one, several = _POINTS.get(point["kind"], (words(point["kind"]), words(point["kind"])))
-    return counted(int(point["count"]), one, several)
 
 
 async def _every(visit: Visit, search: str) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
+from meterlake.console.bills.approval_check import check_approval
 from meterlake.console.shell.page import Visit
 from meterlake.model.values.counted import counted
 
@@ -77,6 +78,10 @@ async def ask_first(visit: Visit, search: str, back: str) -> Response | None:
         ),
         visit.api.get("/bills/totals", searchQuery=search),
     )
+    check = None
+    if visit.field("action") == "lock":
+        every = await visit.api.every("/bills/search", searchQuery=search, excludeLineItems=True)
+        check = await check_approval(visit, every)
     count = sum(int(each["bills"]) for each in totals["data"])
     what = f"{question.verb} {counted(count, 'bill')}{question.end}"
     return visit.page(
@@ -86,6 +91,7 @@ async def ask_first(visit: Visit, search: str, back: str) -> Response | None:
         is_danger=visit.field("action") != "send",
         to=visit.field("to"),
         rows=rows["data"],
+        check=check,
         totals=totals["data"],
         more=count - len(rows["data"]),
         sent={**visit.form, _SURE: ["yes"]},

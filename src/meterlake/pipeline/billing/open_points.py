@@ -52,16 +52,24 @@ def describe_open_points(organization: Organization, filters: BillFilters) -> st
     return count_open_points(organization, filters).describe()
 
 
-def count_open_points(organization: Organization, filters: BillFilters) -> OpenPoints:
+def count_open_points(
+    organization: Organization, filters: BillFilters, *, also_approved: bool = False
+) -> OpenPoints:
     """What is open about the bills that filters mean and that wait for approval.
 
     It bills nothing again: usage without a price and accounts that failed are those of the job that
     billed them last. `meterlake bill review` looks closer.
 
+    Args:
+        organization: The organization.
+        filters: Which bills.
+        also_approved: Whether those count that are approved and wait for their lock.
+
     Raises:
         Unavailable: State cannot be reached.
     """
-    waiting = replace(filters, status=BillStatus.PENDING, locked=False)
+    status = filters.status if also_approved else BillStatus.PENDING
+    waiting = replace(filters, status=status, locked=False)
     with organization.reading() as reader:
         found = bills_to_approve(reader, waiting, _BILLS_MAX)
         [record] = reader.all(OrganizationConfig)

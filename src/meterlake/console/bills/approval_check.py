@@ -1,0 +1,50 @@
+"""What one should know of bills before they are approved, or locked for ever."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from meterlake.console.shell.page import Visit, words
+from meterlake.model.values.counted import counted
+
+_POINTS: Final = {
+    "LateUsage": ("bill with usage that came late", "bills with usage that came late"),
+    "TotalJumped": ("bill far from what is usual", "bills far from what is usual"),
+    "UnpricedUsage": ("bill with usage that has no price", "bills with usage that has no price"),
+}
+
+
+class ApprovalCheck(NamedTuple):
+    """What one knows of bills before they are approved or locked.
+
+    Attributes:
+        own: Why the person may not approve some of them, by their ids: another person is to do it.
+        points: What is open about them: how much, in words, and the month whose page shows more.
+        unnumbered: How many of them have no invoice number.
+        next: What comes next for one of them at least: `approve`, else `lock`.
+    """
+
+    own: dict[str, str]
+    points: list[tuple[str, str]]
+    unnumbered: int
+    next: str
+
+
+async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> ApprovalCheck:
+    """Ask what the person should know before bills are approved or locked; locked ones stay."""
+    open_ = [each for each in rows if not each.get("locked")]
+    pending = {each["id"] for each in open_ if each["status"] == "PENDING"}
+    next_ = "approve" if pending else "lock"
+    if not open_ or not visit.may("CheckBillApproval"):
+        return ApprovalCheck({}, [], 0, next_)
+    unnumbered = sum(not each.get("sequentialInvoiceNumber") for each in open_)
+    asked = {"billIds": [each["id"] for each in open_]}
+    found = await visit.api.send("POST", "/bills/approve/check", asked)
+    refused = {each["billId"]: each["reason"] for each in found["refused"]}
+    points = [(_point_in_words(each), each["month"]) for each in found.get("points", ())]
+    own = {id_: reason for id_, reason in refused.items() if id_ in pending}
+    return ApprovalCheck(own, points, unnumbered, next_)
+
+
+def _point_in_words(point: Mapping[str, Any]) -> str:
+    one, several = _POINTS.get(point["kind"], (words(point["kind"]), words(point["kind"])))
+    return counted(int(point["count"]), one, several)
