@@ -5,6 +5,7 @@ organization's clocks.
 """
 
 import asyncio
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -14,6 +15,7 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from babel.dates import format_datetime
+from babel.numbers import format_decimal
 from markupsafe import Markup
 from starlette.responses import Response
 
@@ -35,6 +37,8 @@ _SHOWN_MAX: Final = 200
 _CHART_ROWS: Final = 20_000
 _BARS_MAX: Final = 400
 _LISTED_MAX: Final = 40
+# Fewer bars are as plain as they can be.
+_ZOOMED_MIN: Final = 8
 _FILTERS: Final = 3
 # Measurements of an explained quantity, on request.
 _EXPLAINED_MAX: Final = 1_000
@@ -355,7 +359,29 @@ def _chart(visit: Visit, rows: Sequence[Mapping[str, Any]], question: UsageQuest
         format_datetime(datetime.fromisoformat(each), pattern, tzinfo=zone, locale=locale)
         for each in times
     ]
-    return bar_chart(title, shown, _largest(series, question.function), locale, unit)
+    groups = _largest(series, question.function)
+    chart = bar_chart(title, shown, groups, locale, unit)
+    if len(times) < _ZOOMED_MIN or not chart:
+        return chart
+    told = {
+        "title": title,
+        "labels": shown,
+        "days": [str(datetime.fromisoformat(each).astimezone(zone).date()) for each in times],
+        "groups": [
+            {
+                "name": name,
+                "values": [None if each is None else f"{Decimal(each):f}" for each in values],
+                "shown": [
+                    None
+                    if each is None
+                    else format_decimal(each, locale=locale, decimal_quantization=False)
+                    for each in values
+                ],
+            }
+            for name, values in groups.items()
+        ],
+    }
+    return Markup('<div data-zoom="{}">{}</div>').format(json.dumps(told), chart)
 
 
 def _label(row: Mapping[str, Any], names: Iterable[str]) -> str:

@@ -1,5 +1,7 @@
 """The console in a real browser, with scripts off: what people see, by keyboard, in both schemes."""
 
+import json
+import re
 from shutil import which
 
 import pytest
@@ -11,6 +13,7 @@ from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, MONTH, a_console
+from tests.homes import HEADER, csv_row
 from tests.people import PASSWORD, allow
 
 
@@ -131,6 +134,47 @@ def test_with_scripts_a_page_shows_by_itself_what_the_worker_did(browser, tmp_pa
         # What the work changed stands all over the page: it is loaded anew, once, at the end.
         assert tab.evaluate("document.body.dataset.loaded") is None
         assert tab.locator("#progress[hx-get]").count() == 0
+        assert problems == []
+        context.close()
+
+
+@pytest.mark.long
+def test_a_person_zooms_in_time_by_keyboard_and_asks_for_what_is_left(browser, tmp_path):
+    with a_console(tmp_path) as found:
+        rows = [
+            csv_row(f"day-{day}", f"{day}.25", ts=f"2026-09-{day:02}T12:00:00Z")
+            for day in range(1, 31)
+        ]
+        found.home.ingest("month.csv", HEADER + "".join(rows))
+        found.join("ada@example.com", allow())
+        context = browser.new_context(base_url=found.url, viewport={"width": 900, "height": 900})
+        context.set_default_timeout(180_000)
+        tab = context.new_page()
+        problems = []
+        tab.on("console", lambda said: problems.append(said.text))
+        sign_in(tab)
+        asked = f"{CONSOLE}/usage?meter=egress&field=gb&by=DAY&from=2026-09-01&to=2026-09-30"
+        tab.goto(f"{asked}&group=account")
+        told = json.loads(tab.locator("[data-zoom]").get_attribute("data-zoom"))
+        tab.get_by_role("button", name="Zoom in this chart").press("Enter")
+        tab.locator(".u-wrap canvas").wait_for()
+        tab.get_by_text("Ask for 2026-09-01 to 2026-09-30 alone").wait_for()
+        tab.get_by_role("button", name="Closer").press("Enter")
+        tab.get_by_role("button", name="Later").press("Enter")
+        left = tab.get_by_role("link", name="Ask for")
+        tab.wait_for_function(
+            "!document.querySelector('.links a').textContent.includes('09-01 to')"
+        )
+        days = re.findall(r"2026-09-\d\d", left.inner_text())
+        left.press("Enter")
+        tab.wait_for_url(f"**from={days[0]}&to={days[1]}**")
+
+        assert len(told["days"]) == 30
+        assert [each["values"][29] for each in told["groups"] if each["name"] == "acme"] == [
+            "30.25"
+        ]
+        assert "2026-09-01" < days[0] < days[1] <= "2026-09-30"
+        assert "by=DAY" in tab.url
         assert problems == []
         context.close()
 
