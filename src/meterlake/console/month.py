@@ -304,12 +304,17 @@ async def month_file(visit: Visit) -> Response:
                 "endDate": (month.after + _ONE_DAY).isoformat(),
             }
             body = {**days, "externalSystem": system.upper()}
-            return file_of(await visit.api.fetch_made("/bills/download/csv", body))
+            name = "xero" if system == "xero" else "bill-lines"
+            found = await visit.api.fetch_made("/bills/download/csv", body)
+            return file_of(found, f"{name}_{month}.csv")
         case "pdf" | "zip" as format_:
             body = {"month": str(month), "format": format_}
-            return file_of(await visit.api.fetch_made("/bills/download/documents", body))
+            found = await visit.api.fetch_made("/bills/download/documents", body)
+            return file_of(found, f"bills_{month}.{format_}")
         case "ledger":
-            return file_of(await visit.api.fetch("/ledger/beancount"))
+            # It has all postings until now, whatever month they are of.
+            found = await visit.api.fetch("/ledger/beancount")
+            return file_of(found, f"ledger_until-{visit.today}.beancount")
         case other:
             raise ApiRefusalError(
                 400, f"files are standard, xero, pdf, zip or ledger, not {other!r}"

@@ -118,7 +118,7 @@ async def show_revenue(visit: Visit) -> Response:
     )
     tables = {"month": months, "product": products, "customer": customers}
     if visit.query("format") == "csv" and (table := visit.query("table")) in tables:
-        return _csv(f"revenue-{table}-{month}.csv", tables[table])
+        return _csv(f"revenue-{table}_{month}.csv", tables[table])
     names = [month.moved(step) for step in range(1 - _MONTHS, 1)]
     sums = totals(months, "month")
     units = sorted({each["unit"] for each in months})

@@ -24,7 +24,7 @@ _FOUND: Final = 20
 async def search(visit: Visit) -> Response:
     """Customers by name, code, order or id; bills by number, amount, reference, order or id.
 
-    What is meant exactly leads to its page.
+    What is meant exactly, or found alone, leads to its page.
     """
     asked = (visit.query("q") or "").strip()
     if not asked:
@@ -45,6 +45,8 @@ async def search(visit: Visit) -> Response:
     ]
     numbers = [each for each in bills if each.get("sequentialInvoiceNumber") == asked]
     exactly += [f"{BILLS}/{each['id']}" for each in numbers]
+    if not exactly and not bills and len(customers) == 1:
+        exactly = [f"{CUSTOMERS}/{customers[0]['id']}"]
     if len(exactly) == 1:
         return visit.go(exactly[0])
     return visit.page("found.html", customers=customers, bills=bills, asked=asked)

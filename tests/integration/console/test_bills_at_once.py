@@ -3,15 +3,19 @@
 import io
 import re
 import zipfile
+from decimal import Decimal
 
 import pytest
 from argon2 import PasswordHasher
 
+from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.documents.bundle_jobs import BILL_DOCUMENTS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, MONTH, a_console
+from tests.homes import ACCOUNTS, configure
 from tests.people import allow
 
 SELECTION = f"{CONSOLE}/bills/selection"
@@ -55,8 +59,43 @@ def test_the_list_is_sorted_narrowed_added_up_and_downloaded(finance):
     assert "Nothing matches" in finance.text
     finance.go(f"{CONSOLE}/bills?month={MONTH}&sort=accountCode&format=csv")
     lines = finance.page.text.splitlines()
-    assert lines[0].startswith("Customer,Name,Bill date,")
-    assert [each.split(",")[0] for each in lines[1:]] == ["acme", "bolt"]
+    assert lines[0].startswith("Customer,Name,Bill date,First day,Last day,")
+    assert [each.split(",")[:5] for each in lines[1:]] == [
+        [code, code.title(), "2026-10-01", "2026-09-01", "2026-09-30"] for code in ("acme", "bolt")
+    ]
+
+
+def test_bills_are_narrowed_by_amount_and_currency(finance):
+    lists = f"{CONSOLE}/bills?month={MONTH}"
+    amounts = sorted(re.findall(r">([\d.]+)</data>", finance.go(lists) and finance.page.text))
+    small, large = sorted({Decimal(each) for each in amounts})[:2]
+    finance.go(f"{lists}&above={small + 1}")
+    assert codes(finance) == ["bolt"]
+    finance.go(f"{lists}&below={small}")
+    assert codes(finance) == ["acme"]
+    finance.go(f"{lists}&above={small}&below={large}&currency=usd&sort=billTotal")
+    assert codes(finance) == ["acme", "bolt"]
+    assert "Nothing matches" in finance.go(f"{lists}&currency=EUR")
+    assert "it must be a number such as" in finance.go(f"{lists}&above=much")
+    # What is chosen of the list goes on with it.
+    finance.go(f"{CONSOLE}/bills/selection?month={MONTH}&above={small + 1}")
+    assert re.search(r"1 bill\b", finance.text)
+
+
+def test_each_file_says_in_its_name_what_it_is_and_of_which_month(finance):
+    month = f"{CONSOLE}/months/{MONTH}/files?as="
+    lists = f"{CONSOLE}/bills?format=csv"
+    names = {
+        f"{lists}&month={MONTH}": f"bills_{MONTH}.csv",
+        lists: "bills.csv",
+        f"{month}xero": f"xero_{MONTH}.csv",
+        f"{month}standard": f"bill-lines_{MONTH}.csv",
+        f"{month}zip": f"bills_{MONTH}.zip",
+        f"{CONSOLE}/revenue?month={MONTH}&format=csv&table=product": f"revenue-product_{MONTH}.csv",
+    }
+    for address, name in names.items():
+        finance.go(address)
+        assert finance.page.headers["content-disposition"] == f'attachment; filename="{name}"'
 
 
 def test_all_bills_of_a_list_are_approved_and_taken_back(finance):
@@ -113,7 +152,9 @@ def test_the_files_of_a_month_are_those_of_its_bills(finance):
     finance.go(f"{page}/files?as=standard")
     assert finance.page.headers["content-disposition"].startswith("attachment")
     finance.go(f"{page}/files?as=ledger")
-    assert "ledger.beancount" in finance.page.headers["content-disposition"]
+    assert re.search(
+        r"ledger_until-\d{4}-\d\d-\d\d\.beancount", finance.page.headers["content-disposition"]
+    )
     finance.go(f"{page}/files?as=word")
     assert finance.page.status_code == 400
 
@@ -167,3 +208,21 @@ def test_many_bills_are_locked_after_a_second_look(tmp_path):
         assert ">Locked<" not in finance.page.text
         finance.send({"action": "lock", "bill": ids})
         assert "You locked 2 bills for ever." in finance.send({"action": "lock", "bill": ids})
+
+
+def test_a_list_by_total_says_that_it_mixes_currencies(tmp_path):
+    with a_console(tmp_path) as found:
+        rates = [{"from": "USD", "to": "EUR", "multiplier": Decimal("0.8")}]
+        configure(
+            found.home.organization,
+            currencies=[{"code": each, "name": each} for each in ("USD", "EUR")],
+            organizationConfig={"currency": "USD", "currencyConversions": rates},
+            accounts=[{**ACCOUNTS[1], "currency": "EUR"}],
+        )
+        bill(found.home.organization, Month.parse(MONTH))
+        found.join("finance@example.com", allow())
+        finance = found.browser("finance@example.com")
+        by_total = f"{CONSOLE}/bills?sort=billTotal"
+        assert "Totals of EUR, USD stand in one order" in finance.go(by_total)
+        assert "stand in one order" not in finance.go(f"{by_total}&currency=EUR")
+        assert "stand in one order" not in finance.go(f"{CONSOLE}/bills")

@@ -1,9 +1,12 @@
 """The console as people use it: without scripts, over HTTP, with what they may do and no more."""
 
+import csv
 import hashlib
+import io
 import json
 import re
 import tomllib
+from datetime import datetime
 from decimal import Decimal
 from html import unescape
 from importlib import resources
@@ -22,7 +25,8 @@ from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.access import login
 from meterlake.pipeline.home import closing_requests
 from tests.commands import wait_until
-from tests.console_world import CONSOLE, MONTH, a_console
+from tests.console_world import CONSOLE, MONTH, a_console, empty_console
+from tests.homes import ACCOUNTS, configure
 from tests.people import allow, deny
 
 ATTACK = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
@@ -208,6 +212,13 @@ def test_a_customer_is_found_by_its_code_and_shows_plans_and_bills(ada):
     assert "Acme" in ada.text
     assert "in force" in ada.text
     assert re.search(r'href="/console/bills/[0-9a-f-]{36}"', ada.page.text)
+
+
+def test_the_only_customer_that_a_search_finds_opens_at_once(ada):
+    ada.go(f"{CONSOLE}/search?q=acm")
+
+    assert ada.path.startswith(f"{CONSOLE}/customers/")
+    assert "Acme" in ada.text
 
 
 def test_each_number_of_a_bill_says_where_it_comes_from(ada):
@@ -453,6 +464,23 @@ def test_a_list_is_downloaded_whole_with_all_its_pages(ada, monkeypatch):
     assert ada.page.headers["content-disposition"] == 'attachment; filename="customers.csv"'
     assert lines[0] == "Name,Code,E-mail,Currency,Purchase order,Since,Id"
     assert {line.split(",")[1] for line in lines[1:]} >= {"acme", "bolt"}
+
+
+def test_a_list_has_times_by_the_clocks_of_the_organization(tmp_path):
+    with empty_console(tmp_path) as found:
+        organization = found.home.organization
+        configure(
+            organization, organizationConfig={"timezone": "Asia/Tokyo"}, accounts=ACCOUNTS[:1]
+        )
+        with organization.reading() as reader:
+            [customer] = reader.all(Account)
+        found.join("tess@example.com", allow())
+        tess = found.browser("tess@example.com")
+        tess.go(f"{CONSOLE}/customers?format=csv")
+        since = next(csv.DictReader(io.StringIO(tess.page.text)))["Since"]
+
+    assert since.endswith("+09:00")
+    assert datetime.fromisoformat(since) == customer.created
 
 
 def test_what_the_api_refuses_of_a_download_is_a_page(world):

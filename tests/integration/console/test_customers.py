@@ -237,7 +237,7 @@ def test_a_list_of_things_is_a_file_too(eve, ids):
 
     assert eve.page.headers["content-type"].startswith("text/csv")
     assert eve.page.text.splitlines()[0] == "Plan,From,Until,Who pays for children,Code,Id"
-    assert eve.page.text.splitlines()[1].startswith("Basic (basic),2026-01-01T00:00:00Z")
+    assert eve.page.text.splitlines()[1].startswith("Basic (basic),2026-01-01T01:00:00+01:00")
 
 
 # --- Changing -----------------------------------------------------------------------------------
@@ -520,7 +520,9 @@ def test_a_price_is_tried_on_two_months_before_it_is_saved_from_a_day_on(world, 
     # This month has no usage: its standing charge stays as it is.
     assert "With the new price" in eve.text
     assert 'name="unitPrice" value="0.125"' in eve.page.text
-    assert "From Dec 1, 2026 : from 0 : 2.00 USD ; from 50 : 0.125 USD + 3.00 USD fixed" in eve.text
+    assert (
+        "From Dec 1, 2026 : above 0 : 2.00 USD ; above 50 : 0.125 USD + 3.00 USD fixed" in eve.text
+    )
     eve.go(place)
     eve.send({"action": "try", "start": "2026-12-01", **bands})
     held = typed(eve.page.text, "save")

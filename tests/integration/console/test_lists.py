@@ -37,7 +37,7 @@ INVENTORY = {
     "access/programs": Offered("called", "name createdBy dtCreated"),
     "backfills": Offered("status", "dtCreated"),
     "bills": Offered(
-        "month customer status",
+        "month customer currency above below status",
         "accountCode billDate sequentialInvoiceNumber status approvedBy billTotal",
     ),
     "catalogue/aggregations": Offered(

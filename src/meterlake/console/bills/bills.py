@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any, Final
 
 from httpx import Response as Answer
@@ -19,6 +20,7 @@ from meterlake.console.bills.recalculation import (
     recalculate,
 )
 from meterlake.console.shell.api import ApiRefusalError, file_headers, rows_of
+from meterlake.console.shell.files import saved_as
 from meterlake.console.shell.lists import (
     PAGE,
     SIGNS,
@@ -28,6 +30,7 @@ from meterlake.console.shell.lists import (
     refuse_others,
     show_list,
 )
+from meterlake.console.shell.numbers import needed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month
@@ -69,6 +72,14 @@ async def name_customers(visit: Visit, bills: Sequence[dict[str, Any]]) -> None:
         each["accountName"] = found.get(each["accountId"], {}).get("name")
 
 
+async def _complete(visit: Visit, bills: Sequence[dict[str, Any]]) -> None:
+    await name_customers(visit, bills)
+    for each in bills:
+        # The API has the day after the last one.
+        if (after := each.get("endDate")) is not None:
+            each["lastDay"] = (date.fromisoformat(after) - timedelta(days=1)).isoformat()
+
+
 def search_of(visit: Visit) -> str:
     """The search for the bills that the address asks for."""
     terms = []
@@ -82,6 +93,11 @@ def search_of(visit: Visit) -> str:
     if (customer := visit.query("customer")) is not None:
         field = "accountId:" if is_id(customer) else "accountCode~"
         terms.append(f"{field}{SIGNS.sub(' ', customer)}")
+    if (currency := visit.query("currency")) is not None:
+        terms.append(f"currency:{SIGNS.sub(' ', currency).strip().upper()}")
+    for name, sign in (("above", ">="), ("below", "<=")):
+        if (amount := visit.query(name)) is not None:
+            terms.append(f"billTotal{sign}{needed_number('Total', amount):f}")
     return "$".join(terms)
 
 
@@ -93,6 +109,7 @@ _LISTING: Final = BillListing(
         Column("Name", "accountName", link="/console/customers/{accountId}"),
         Column("Bill date", "billDate", "day", sort="billDate"),
         Column("First day", "startDate", "day"),
+        Column("Last day", "lastDay", "day"),
         Column("Invoice", "sequentialInvoiceNumber", sort="sequentialInvoiceNumber"),
         Column("Status", "status", "status", sort="status"),
         Column("Locked", "locked"),
@@ -112,8 +129,11 @@ _LISTING: Final = BillListing(
             (("PENDING", "Pending"), ("APPROVED", "Approved"), ("LOCKED", "Locked")),
         ),
         ListFilter("customer", "Code of the customer begins with", type="search"),
+        ListFilter("currency", "Currency"),
+        ListFilter("above", "Total from", type="number"),
+        ListFilter("below", "Total up to", type="number"),
     ),
-    complete=name_customers,
+    complete=_complete,
 )
 
 
@@ -288,9 +308,11 @@ async def _each(visit: Visit, ids: Sequence[str], verb: str, body: Any) -> None:
             raise ApiRefusalError(refusal.status, reason) from None
 
 
-def file_of(answer: Answer) -> Response:
-    """A file of the API as the answer of a page."""
+def file_of(answer: Answer, name: str = "") -> Response:
+    """A file of the API as the answer of a page, under its own name or another one."""
     headers = {**file_headers(answer), "Cache-Control": "no-store"}
+    if name:
+        headers["content-disposition"] = saved_as(name)["Content-Disposition"]
     return Response(answer.content, headers=headers)
 
 

@@ -1,7 +1,8 @@
 """Lists: a table with filters, sorting, pages and a download, declared by its columns.
 
 A room declares a `Listing` and answers with `show_list`. Everything that a person chooses is in the
-address, so that a list can be sent. The download has all rows of all pages, in the API's own text.
+address, so that a list can be sent. The download has all rows of all pages, in the API's own text;
+times are in the organization's time zone.
 """
 
 import re
@@ -17,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.files import csv_text, saved_as
-from meterlake.console.shell.page import Visit, words
+from meterlake.console.shell.page import Visit, is_instant, words
 from meterlake.console.shell.people import author_name
 from meterlake.console.shell.session import api_of
 
@@ -31,6 +32,7 @@ _DOWNLOAD_PAGE: Final = 100
 # `starts` and `ends` are instants, shown as the first and the last day if they are midnights.
 Days = Literal["day", "instant", "starts", "ends"]
 Kind = Literal["text", "code", "number", "money", "status", "words", "author"] | Days
+_INSTANTS: Final = frozenset({"instant", "starts", "ends"})
 # Adds members to the rows of one page: names beside ids.
 Completion = Callable[[Visit, list[dict[str, Any]]], Awaitable[None]]
 
@@ -228,8 +230,9 @@ async def show_list(
 ) -> Response:
     """A page of a list, or with `format=csv` the file with all of it."""
     if visit.query("format") == "csv":
+        month = visit.query("month")
         name = visit.request.url.path.rpartition("/")[2]
-        headers = saved_as(f"{name}.csv")
+        headers = saved_as(f"{name}_{month}.csv" if month else f"{name}.csv")
         lines = _lines(visit, listing)
         # The first page is asked for before the answer begins: what is refused is refused.
         first = await anext(lines)
@@ -251,7 +254,7 @@ async def _lines(visit: Visit, listing: Listing) -> AsyncIterator[str]:
             rows, token = await listing.page(later, _DOWNLOAD_PAGE, token)
             cells = [
                 [
-                    *(_written(each, row, people) for each in listing.columns),
+                    *(_written(each, row, people, visit.session.zone) for each in listing.columns),
                     *(row.get(each) for each in ids),
                 ]
                 for row in rows
@@ -271,10 +274,17 @@ def _ids(columns: Sequence[Column]) -> dict[str, str]:
     return found | authors
 
 
-def _written(column: Column, row: dict[str, Any], people: dict[str, str]) -> Any:
-    """A cell of a file: as the API has it, with the names of people."""
+def _written(column: Column, row: dict[str, Any], people: dict[str, str], zone: str) -> Any:
+    """A cell of a file: as the API has it, with names of people, and times by the clocks of the page.
+
+    A time keeps its distance from UTC, so it is still the same instant.
+    """
     value = column.value(row)
-    return author_name(value, people) if column.kind == "author" else value
+    if column.kind == "author":
+        return author_name(value, people)
+    if column.kind in _INSTANTS and isinstance(value, str) and is_instant(value):
+        return datetime.fromisoformat(value).astimezone(ZoneInfo(zone)).isoformat()
+    return value
 
 
 async def _after(first: str, later: AsyncIterator[str]) -> AsyncIterator[str]:
