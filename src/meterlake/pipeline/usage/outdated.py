@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Reduce
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values.entity import Configuration
@@ -87,6 +87,12 @@ def outdated_quantities(
         if noted and not has_changed(connection, (noted.snapshot, snapshot), reads, time):
             return {}
     now = _calculate(organization, configuration, LakeState(lake, snapshot), meters, rows)
+    counted = _counted(configuration.entities)
+    for row in rows:
+        # What is missing comes to nothing where measurements are counted. SQL or a calculation
+        # that gave no number may have failed: then nobody can tell.
+        if row["aggregation_id"] in counted:
+            now.setdefault(identity_of(row), (ZERO, ZERO, 0))
     return {identity_of(row): found for row in rows if (found := _difference(row, now))}
 
 
@@ -126,10 +132,18 @@ def _meters(entities: Configuration, rows: Sequence[Mapping[str, Any]]) -> set[s
     }
 
 
+def _counted(entities: Configuration) -> set[str]:
+    """The aggregations that fold measurements themselves, without SQL of their own."""
+    found = entities.all(Aggregation)
+    return {each.id for each in found if each.entity.aggregation is not Reduce.CUSTOM_SQL}
+
+
 def _difference(
     row: Mapping[str, Any], now: Mapping[tuple[Any, ...], tuple[Decimal, Decimal, int]]
 ) -> QuantityNow | None:
-    quantity, units, measurements = now.get(identity_of(row), (ZERO, ZERO, 0))
+    if identity_of(row) not in now:
+        return None
+    quantity, units, measurements = now[identity_of(row)]
     had = row["measurements"] or 0
     same = (quantity, units) == (Decimal(row["quantity"]), Decimal(row["units"]))
     return None if same and measurements == had else QuantityNow(quantity, units, measurements, had)

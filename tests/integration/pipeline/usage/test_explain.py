@@ -10,6 +10,9 @@ from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
+from meterlake.pipeline import backfill
+from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter, explain
@@ -94,6 +97,31 @@ def test_what_came_later_is_beside_the_quantity_of_whom_it_came_for_alone(home):
     assert len(others) == 4
     assert all(each.now is None for each in others)
     assert "now" not in others[0].to_wire()
+
+
+def test_a_quantity_whose_measurements_are_all_gone_is_nothing_now(tmp_path):
+    with a_home(tmp_path) as home:
+        price_egress(home, aggregation={"quantityPerUnit": 1})
+        home.ingest("gone.csv", HEADER + csv_row("1", 8) + csv_row("2", 8))
+        aggregate(home.organization, SEPTEMBER)
+        [[source]] = home.query("SELECT DISTINCT identity FROM lake.source")
+        wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
+        backfill.start(home.organization, Order(wanted, "ann", "b"))
+        backfill.apply(home.organization, "b", "ann")
+        [applied] = explained(home, "acme", "sent")
+        backfill.revert(home.organization, "b", "ann")
+        [found] = explained(home, "acme", "sent")
+
+    assert applied.to_wire()["quantity"] == 16
+    assert applied.to_wire()["now"] == {
+        "quantity": 0,
+        "units": 0,
+        "measurementCount": 0,
+        "measurementsCame": 0,
+        "measurementsGone": 2,
+    }
+    assert found.to_wire()["quantity"] == 16
+    assert found.now is None
 
 
 def test_the_statement_gives_the_same_number_again(home):
