@@ -119,6 +119,7 @@ def test_what_a_backfill_took_away_and_gave_back_is_not_open(tmp_path):
         ada.go(f"{CONSOLE}/data-in")
         assert "charge" not in ada.text
         assert "lack" not in ada.text
+        assert "after 2 bills were made, and changes no amount" in ada.text
         ada.go(f"{LATE}?status=OPEN")
         assert "Nothing matches" in ada.text
         ada.go(LATE)

@@ -47,13 +47,17 @@ async def show_data_in(visit: Visit) -> Response:
 
 
 def _count_late(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """How many bills lack usage that came, charge for some that left, or could not be compared."""
+    """How many bills lack usage that came, charge for some that left, or could not be compared.
+
+    And how many charge the same with what came or left, as long as nobody has decided so.
+    """
     differences = [each.get("difference") for each in rows if each["status"] in UNBILLED]
     known = [each for each in differences if each is not None]
     return {
         "came": sum(each > 0 for each in known),
         "left": sum(each < 0 for each in known),
         "unknown": len(differences) - len(known),
+        "same": sum(each["status"] == "UNCHANGED" and "dtDecided" not in each for each in rows),
     }
 
 
