@@ -64,6 +64,11 @@ _FACTS: Final = {
 }
 
 
+# The ledger is compared as a whole: rows of all months, mended ones too.
+_OF_ALL: Final = ("reconcile", "rejected")
+_IN_ALL: Final = "rejected so far, in all months"
+
+
 class ChecklistStep(NamedTuple):
     """A step of the checklist.
 
@@ -98,7 +103,7 @@ def done_steps(steps: list[dict[str, Any]]) -> list[ChecklistStep]:
             each.get("author"),
             each.get("at"),
             tuple(
-                (each["outcome"][name], label)
+                (each["outcome"][name], _IN_ALL if (each["step"], name) == _OF_ALL else label)
                 for name, label in _FACTS.items()
                 if each["outcome"].get(name) is not None
             ),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
@@ -18,6 +18,7 @@ from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, percent
 from meterlake.console.waiting import find_waiting
+from meterlake.model.values.counted import counted
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month
 
@@ -114,12 +115,15 @@ class Cause(NamedTuple):
 
     Attributes:
         stakes: How much money it is about, by currency.
+        points: How many open points it has: one for each reason of rejected rows, and for each
+            usage of each customer.
     """
 
     kind: str
     mending: Mending
     rows: list[dict[str, Any]]
     stakes: dict[str, Decimal]
+    points: int
 
     @property
     def size(self) -> int:
@@ -127,30 +131,54 @@ class Cause(NamedTuple):
         return sum(int(each.get("count") or 1) for each in self.rows)
 
     @property
+    def about(self) -> str:
+        """What it counts, where that is not one for each open point."""
+        match self.kind:
+            case "RejectedRows":
+                return "row" if self.size == 1 else "rows"
+            case "UnpricedUsage":
+                return "customer" if self.size == 1 else "customers"
+            case _:
+                return ""
+
+    @property
     def bill_ids(self) -> list[str]:
         """The bills that it is about."""
         return sorted({each["billId"] for each in self.rows if each.get("billId")})
 
 
-def causes_of(findings: list[dict[str, Any]]) -> list[Cause]:
-    """What is open, one row for each cause."""
+def causes_of(findings: list[dict[str, Any]], billed: Collection[str] = ()) -> list[Cause]:
+    """What is open, one row for each cause.
+
+    Args:
+        findings: The open points.
+        billed: The codes of the customers that have a bill of the month, if all are known.
+    """
     ordered = sorted(findings, key=lambda each: str(each["kind"]))
     found = []
     for kind, some in groupby(ordered, lambda each: str(each["kind"])):
         rows = list(some)
+        points = len(rows)
         if kind == "UnpricedUsage":
             rows = _by_customer(rows)
+            for each in rows:
+                each["is_unbilled"] = bool(billed) and each["subject"] not in billed
+                each["is_too_early"] = _TOO_EARLY in each["detail"]
         stakes: dict[str, Decimal] = {}
         with exact():
             for each in rows:
                 if each.get("amount") is not None:
                     known = stakes.get(each["currency"], ZERO)
                     stakes[each["currency"]] = known + abs(each["amount"])
-        found.append(Cause(kind, _MENDING.get(kind, _OTHER), rows, stakes))
+        found.append(Cause(kind, _MENDING.get(kind, _OTHER), rows, stakes, points))
     return found
 
 
+# Begins what says that usage is older than what charges for it.
+_TOO_EARLY: Final = "used before the "
 _REASONS: Final = {
+    f"NoPricing: {_TOO_EARLY}": _TOO_EARLY,
+    f"NoAccountPlan: {_TOO_EARLY}": _TOO_EARLY,
     "NoAccountPlan": "the customer is on no plan then",
     "NoPricing": "the customer's plan has no price for it",
     "UsageFilters": "the filters of the plan leave it out",
@@ -206,6 +234,8 @@ async def show_month(visit: Visit) -> Response:
     # Only who is asked to approve has to know.
     asked = closing["bills"] if closing.get("review") or is_first_page else []
     check = await check_approval(visit, [each for each in asked if each["status"] == "PENDING"])
+    codes = {each["account"] for each in closing["bills"]}
+    billed = codes if len(closing["bills"]) == closing["billCount"] else ()
     waiting = []
     if is_first_page:
         to_approve = int(statuses["PENDING"]) - len(check.own)
@@ -228,7 +258,10 @@ async def show_month(visit: Visit) -> Response:
             if each["drawnAmount"] or each["chargedAheadAmount"]
         },
         waiting=waiting,
-        causes=causes_of(closing["open"]),
+        causes=causes_of(closing["open"], billed),
+        points_at_approval=_points_at_approval(closing),
+        # All that is left to make is for customers without a bill, and that is said of them.
+        all_locked=statuses["LOCKED"] == closing["billCount"] > 0,
         customers=await _customers(visit, closing["open"]),
         jobs=newest,
         own=check.own,
@@ -237,6 +270,12 @@ async def show_month(visit: Visit) -> Response:
         earlier=month.moved(-1),
         later=month.moved(1),
     )
+
+
+def _points_at_approval(closing: Mapping[str, Any]) -> int:
+    """How many points were open when the bills of a closed month were approved."""
+    found = [each["outcome"].get("open") for each in closing["steps"] if each["step"] == "review"]
+    return int(found[0] or 0) if found else 0
 
 
 async def _customers(visit: Visit, findings: list[dict[str, Any]]) -> dict[str, str]:
@@ -266,14 +305,13 @@ async def change_month(visit: Visit) -> Response:
                 "The worker makes the month ready for your review. This page shows when it is done."
             )
         case "approve":
-            await visit.api.send("POST", place, {"review": visit.field("review")})
-            said = "The worker approves the bills as you saw them."
+            return await _approve(visit, month)
         case "reject":
             await visit.api.send("POST", place, {"reason": visit.field("reason")})
             said = "You rejected the bills. Mend what is wrong, then make the month ready again."
         case "reopen":
-            await visit.api.send("POST", place, {"reason": visit.field("reason")})
-            said = "You opened the month again. Approved bills are pending now; locked ones stay."
+            done = await visit.api.send("POST", place, {"reason": visit.field("reason")})
+            said = _said_of_reopening(done)
         case "calculate":
             last = month.after - _ONE_DAY
             order = {
@@ -291,6 +329,42 @@ async def change_month(visit: Visit) -> Response:
         case _:
             raise visit.unknown_action("a month")
     return visit.go(f"{MONTHS}/{month}", said)
+
+
+async def _approve(visit: Visit, month: Month) -> Response:
+    """Approve the bills of a month, after a second look if points are open."""
+    target = f"{MONTHS}/{month}"
+    if visit.field("sure") != "yes":
+        closing = await visit.api.get(f"/closings/{month}", open="KNOWN")
+        if closing["open"]:
+            return visit.page(
+                "closing_question.html",
+                month=month,
+                points=len(closing["open"]),
+                causes=causes_of(closing["open"]),
+                review=visit.field("review"),
+                back=target,
+            )
+    await visit.api.send("POST", f"/closings/{month}/approve", {"review": visit.field("review")})
+    return visit.go(target, "The worker approves the bills as you saw them.")
+
+
+def _said_of_reopening(done: Mapping[str, Any]) -> str:
+    """What became of the bills of a month that was opened again."""
+    pending, kept = done["undone"]["pendingBills"], done["kept"]
+    said = ["You opened the month again."]
+    if pending:
+        said.append(f"{counted(pending, 'bill')} {'is' if pending == 1 else 'are'} pending now.")
+    else:
+        said.append("No bill became pending.")
+    for name, why in (("lockedBills", "locked"), ("sentBills", "in other systems already")):
+        if count := kept[name]:
+            one = count == 1
+            said.append(
+                f"{counted(count, 'bill')} {'is' if one else 'are'} {why} and"
+                f" {'stays' if one else 'stay'} as {'it is' if one else 'they are'}."
+            )
+    return " ".join(said)
 
 
 async def month_file(visit: Visit) -> Response:

@@ -95,7 +95,8 @@ def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ad
 
     ada.go(PAGE)
 
-    assert "Unpriced usage 1" in ada.text
+    assert "Unpriced usage 1 customer" in ada.text
+    assert re.search(r"zoë's 1 measurement.*?The customer has no bill of this month\.", ada.text)
     why = "without a price: the customer is on no plan then"
     assert re.search(rf"1 measurement of egress\S* {why}", ada.text)
     assert re.search(
@@ -103,11 +104,19 @@ def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ad
     )
     assert "NoAccountPlan" not in ada.text
     # Rows are counted, not their reasons.
-    assert "Rejected rows 2" in ada.text
+    [count] = re.findall(r"Rejected rows (\d+) rows", ada.text)
+    assert int(count) >= 2
+    points = f"2 open points: 1 rejected rows ({count} rows), 1 unpriced usage (1 customer)."
+    assert points in ada.text
+    sent = {"csrf": ada.hidden()["csrf"], "action": "approve", "review": "as it is"}
+    told = ada.client.post(PAGE, data=sent).text
+    assert "Approve all bills of September 2026 with 2 open points?" in told
 
 
 @pytest.mark.long
 def test_a_closing_is_a_checklist_that_keeps_its_rounds(ada, world):
+    # Something is open, whatever other tests have left.
+    world.home.ingest("open.csv", HEADER + csv_row("open-1", "many", "acme"))
     ada.go(PAGE)
     assert "0 of 12 steps are done" in ada.text
     assert "Wait for files Next" in ada.text
@@ -118,7 +127,13 @@ def test_a_closing_is_a_checklist_that_keeps_its_rounds(ada, world):
     assert "Bring in usage Done Ada Lovelace," in ada.text
     assert "Review and approve Next" in ada.text
     assert "Next is a person who may approve bills." in ada.text
-    go_on(ada, world, "approve")
+    [points] = re.findall(r"(\d+ points?) (?:is|are) open: look at", ada.text)
+    points = points.replace(" ", " open ")
+    told = ada.press("approve")
+    assert f"Approve all bills of September 2026 with {points}?" in told
+    assert "A closing leaves no bill out." in told
+    go_on(ada, world, "approve", sure="yes")
+    assert f"Closed with {points} , as they were at the approval." in ada.text
 
     assert "12 of 12 steps are done" in ada.text
     assert "2 bills approved" in ada.text
@@ -134,8 +149,10 @@ def test_a_closing_is_a_checklist_that_keeps_its_rounds(ada, world):
     assert "Bills changed since they were approved: 1 is pending." in ada.text
 
     ada.press("reopen", reason="a file was forgotten")
+    assert "You opened the month again. 2 bills are pending now." in ada.text
     ada.go(PAGE)
     assert re.search(r"Opened again by Ada Lovelace on .*, because: a file was forgotten", ada.text)
+    assert re.search(r"<details open><summary>[^/]*/time>: a file was forgotten", ada.page.text)
     earlier = ada.text.partition("What had been done until then:")[2]
     assert "Review and approve Ada Lovelace," in earlier
 
