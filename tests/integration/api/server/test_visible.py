@@ -198,17 +198,19 @@ def test_ending_needs_permission_for_what_is_ended(server, admin, accounts):
         assert client.put(path, json=body).status_code == 200
 
 
-def test_somebody_keeps_the_administrator_policy(admin):
-    me = admin.get("/users/me").json()["serviceUser"]["id"]
-    policies = admin.get("/permissionpolicies").json()["data"]
-    [policy] = [each["id"] for each in policies if each["name"] == "Administrator"]
+def test_somebody_keeps_the_administrator_policy(tmp_path):
+    # A home of its own: other tests have programs that may do all, too.
+    with served(tmp_path / "home") as server, server.http() as admin:
+        me = admin.get("/users/me").json()["serviceUser"]["id"]
+        policies = admin.get("/permissionpolicies").json()["data"]
+        [policy] = [each["id"] for each in policies if each["name"] == "Administrator"]
 
-    answer = admin.post(
-        f"/permissionpolicies/{policy}/removefromserviceuser", json={"principalId": me}
-    )
-    assert answer.status_code == 409
-    assert admin.delete(f"/serviceusers/{me}").status_code == 409
-    assert admin.get("/users/me").status_code == 200
+        answer = admin.post(
+            f"/permissionpolicies/{policy}/removefromserviceuser", json={"principalId": me}
+        )
+        assert answer.status_code == 409
+        assert admin.delete(f"/serviceusers/{me}").status_code == 409
+        assert admin.get("/users/me").status_code == 200
 
 
 def test_the_state_is_for_its_owner_alone(server):

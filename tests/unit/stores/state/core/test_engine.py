@@ -24,12 +24,18 @@ def test_the_newest_revision_is_the_one_that_is_expected():
     assert scripts.get_heads() == [engine.HEAD]
 
 
+# Indexes of expressions, those of accounts, stand in the migrations alone.
+@pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
 def test_a_migrated_database_has_the_tables_that_the_code_knows(state, org):
     for module in pkgutil.walk_packages(stores_state.__path__, f"{stores_state.__name__}."):
         if ".migrations" not in module.name:
             importlib.import_module(module.name)
+    opts = {
+        "compare_type": True,
+        "include_object": lambda _, name, *__: not str(name).startswith("entity_account_"),
+    }
     with state.reading(org) as reader:
-        context = MigrationContext.configure(reader.connection, opts={"compare_type": True})
+        context = MigrationContext.configure(reader.connection, opts=opts)
 
         assert compare_metadata(context, METADATA) == []
 
