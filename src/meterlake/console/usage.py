@@ -21,6 +21,7 @@ from starlette.responses import Response
 
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.charts import GROUPS, bar_chart
+from meterlake.console.shell.named_customers import customer_named
 from meterlake.console.shell.page import Visit, locale_of, page_routes, words
 from meterlake.model.configuration.queries import (
     DataExplorerUsageDataFrequency,
@@ -43,6 +44,7 @@ _FILTERS: Final = 3
 # Measurements of an explained quantity, on request.
 _EXPLAINED_MAX: Final = 1_000
 _NOT_FOUND: Final = 404
+_WRONG: Final = 400
 _GROUPS_MAX: Final = 2
 _PERIOD: Final = TimePeriod.LAST_30_DAYS
 _OF_TEXTS: Final = ("COUNT", "UNIQUE")
@@ -449,13 +451,19 @@ async def explain_quantity(visit: Visit) -> Response:
     )
     named = [each for each in (*aggregations, *compounds) if each.get("code")]
     found: list[Any] = []
-    missing, may_be_there = None, False
+    missing: ApiRefusalError | None = None
+    may_be_there = False
     rows = _EXPLAINED_MAX if visit.query("rows") else None
     if asked["account"] and asked["aggregation"] and asked["period"]:
         try:
+            if visit.may("ListAccounts"):
+                asked["account"] = (await customer_named(visit, "Customer", asked["account"]))[
+                    "code"
+                ]
             answer = await visit.api.get("/usage/explain", **asked, rows=rows)
         except ApiRefusalError as refusal:
-            if refusal.status != _NOT_FOUND:
+            # The form comes back with what was typed, and says why.
+            if refusal.status not in {_WRONG, _NOT_FOUND}:
                 raise
             missing = refusal
             customers = rows_of(await visit.api.find("/accounts", codes=asked["account"]))
@@ -466,7 +474,7 @@ async def explain_quantity(visit: Visit) -> Response:
             found = answer["data"]
     return visit.page(
         "usage/explain.html",
-        _NOT_FOUND if missing else 200,
+        missing.status if missing else 200,
         asked=asked,
         aggregations=sorted(named, key=lambda each: str(each["name"]).lower()),
         quantities=found,

@@ -257,8 +257,11 @@ def test_a_customer_is_made_edited_attached_and_deleted(eve, ids):
     assert "12.5" in eve.text
     fill(eve, f"{place}/edit", parentAccountId="")
     assert "Parent Acme" not in eve.text
-    fill(eve, f"{CUSTOMERS}/{ids['bolt']}/children/attach", child="cobalt")
+    fill(eve, f"{CUSTOMERS}/{ids['bolt']}/children/attach", child="Cobalt")
     assert "Cobalt is a child now" in eve.text
+    fill(eve, f"{CUSTOMERS}/{ids['bolt']}/children/attach", child="Nobody AG")
+    assert "there is no customer with the code or the name 'Nobody AG'" in eve.text
+    assert 'value="Nobody AG"' in eve.page.text
     eve.go(f"{place}/edit")
     assert "You deleted Cobalt" in eve.press("delete")
 
@@ -273,7 +276,7 @@ def test_a_refused_form_comes_back_filled_in_with_the_reason(eve):
     assert 'value="bills@cobalt.example"' in eve.page.text
 
     fill(eve, f"{CUSTOMERS}/new", **{**ACCOUNT, "parentAccountId": "nobody", "code": "c2"})
-    assert "there is no customer with the code 'nobody'" in eve.text
+    assert "there is no customer with the code or the name 'nobody'" in eve.text
     fill(eve, f"{CUSTOMERS}/new", **{**ACCOUNT, "daysBeforeBillDue": "many", "code": "c2"})
     assert "daysBeforeBillDue" in eve.text
 

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
@@ -161,6 +161,31 @@ def test_a_quantity_is_explained_by_its_measurements(ada):
     assert "The SQL" in ada.text
     ada.go(f"{USAGE}/explain?account=acme&aggregation=sent&period=2026-07")
     assert ada.page.status_code == 404
+
+
+def test_a_quantity_is_asked_for_by_the_name_of_the_customer(ada):
+    for name in ("Acme", "acme", "acm"):
+        ada.go(f"{USAGE}/explain?account={name}&aggregation=sent&period=2026-09")
+        assert ada.page.status_code == 200
+        assert 'name="account" value="acme"' in ada.page.text
+        assert "42.5" in ada.text
+
+
+@pytest.mark.parametrize(
+    ("account", "period", "said"),
+    [
+        ("Nobody AG", "2026-09", "there is no customer with the code or the name 'Nobody AG'"),
+        ("acme", "October 2026", "October 2026"),
+    ],
+)
+def test_what_is_wrong_of_an_explanation_comes_back_in_its_form(ada, account, period, said):
+    asked = {"account": account, "aggregation": "sent", "period": period}
+    ada.go(f"{USAGE}/explain?{urlencode(asked)}")
+    assert ada.page.status_code in {400, 404}
+    assert said in ada.text
+    assert "Go back with your browser" not in ada.text
+    assert f'name="account" value="{account}"' in ada.page.text
+    assert f'name="period" value="{period}"' in ada.page.text
 
 
 def test_a_quantity_that_is_older_than_what_came_says_so_and_can_be_calculated(world, ada):

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.named_customers import customer_named
 from meterlake.console.shell.numbers import typed_number, written_number
 from meterlake.console.shell.page import Visit
 from meterlake.model.values.period import format_instant, midnight
@@ -47,7 +47,7 @@ class CustomerField:
         name: Its member of the API; dots lead into it: `address.country`.
         label: What people read.
         kind: What is typed. `start` is a day whose beginning is meant, `last` and `last_day` are the
-            last day of what the API ends before the next one, `account` is the code of a customer;
+            last day of what the API ends before the next one, `account` is the code or the name of a customer;
             of `choices` one ticks several.
         hint: What it means, where the label does not say it.
         required: Whether the API needs it.
@@ -207,16 +207,8 @@ async def _typed(visit: Visit, field: CustomerField) -> Any:
     if not text:
         return None
     if field.kind == "account":
-        return await _account_named(visit, field, text)
+        return (await customer_named(visit, field.label, text))["id"]
     return field.value(text, visit.session.zone, visit.decimal)
-
-
-async def _account_named(visit: Visit, field: CustomerField, code: str) -> str:
-    found = (await visit.api.get("/accounts", codes=code))["data"] if "," not in code else []
-    if not found:
-        reason = f"{field.label}: there is no customer with the code {code!r}; look it up first"
-        raise ApiRefusalError(400, reason)
-    return str(found[0]["id"])
 
 
 def _put(body: dict[str, Any], names: list[str], value: Any) -> None:

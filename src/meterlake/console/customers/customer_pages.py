@@ -68,7 +68,9 @@ _LEAVING: Final = (
     CustomerField("applyToChildren", "Of child customers, too", "tick"),
 )
 _CHILD: Final = (
-    CustomerField("child", "Customer", "account", "The code of the customer.", required=True),
+    CustomerField(
+        "child", "Customer", "account", "The code or the name of the customer.", required=True
+    ),
 )
 
 
@@ -219,7 +221,9 @@ async def make_child(visit: Visit) -> Response:
     customer = await _customer(visit)
     chosen = (await body_of(visit, _CHILD)).get("child")
     if chosen is None:
-        raise ApiRefusalError(400, "Customer: type the code of the customer that becomes a child")
+        raise ApiRefusalError(
+            400, "Customer: type the code or the name of the customer that becomes a child"
+        )
     child = await visit.api.get(f"/accounts/{chosen}")
     left_out = ("id", "createdBy", "dtCreated", "lastModifiedBy", "dtLastModified")
     body = {name: value for name, value in child.items() if name not in left_out}

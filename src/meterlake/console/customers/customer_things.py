@@ -318,7 +318,10 @@ ACCOUNT_FIELDS: Final = (
     CustomerField("code", "Code", required=True, hint="What your files call the customer."),
     CustomerField("emailAddress", "E-mail address", "email", required=True, hint="Bills go there."),
     CustomerField(
-        "parentAccountId", "Parent", "account", "The code of the customer that this one is part of."
+        "parentAccountId",
+        "Parent",
+        "account",
+        "The code or the name of the customer that this one is part of.",
     ),
     CustomerField(
         "currency",
