@@ -119,6 +119,18 @@ def test_an_account_with_a_damaged_row_is_open_by_name_beside_all_others(home):
     assert "the row of Account" in failed[2]
 
 
+def test_usage_before_a_plan_is_told_with_the_day_on_which_the_plan_began(home):
+    row = csv_row("early", "7", "zoë's", ts="2026-09-05T00:00:00Z")
+    home.ingest("early.csv", HEADER + row)
+    subscribe(home, "zoë's", start="2026-09-19T00:00:00Z")
+
+    details = [detail for kind, _, detail in opened(home) if kind == "UnpricedUsage"]
+    assert len(details) == 1
+    assert details[0].endswith(
+        "without a price: NoAccountPlan: used before the plan began on 19 Sep 2026"
+    )
+
+
 @pytest.mark.long
 def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, capsys):
     use(home, ("9", "zoë's", 7))

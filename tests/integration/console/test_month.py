@@ -14,6 +14,7 @@ from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
+from tests.bills import subscribe
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import HEADER, configure, csv_row
 from tests.people import allow
@@ -111,6 +112,20 @@ def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ad
     sent = {"csrf": ada.hidden()["csrf"], "action": "approve", "review": "as it is"}
     told = ada.client.post(PAGE, data=sent).text
     assert "Approve all bills of September 2026 with 2 open points?" in told
+
+
+def test_usage_before_a_plan_leads_to_the_day_on_which_the_plan_begins(tmp_path):
+    with a_console(tmp_path) as found:
+        row = csv_row("early", "7", "early", ts="2026-09-05T00:00:00Z")
+        found.home.ingest("early.csv", HEADER + row)
+        subscribe(found.home, "early", start="2026-09-19T00:00:00Z")
+        found.join("ada@example.com", allow())
+        ada = found.browser("ada@example.com")
+        ada.go(PAGE)
+
+        assert "without a price: used before the plan began on 19 Sep 2026" in ada.text
+        assert re.search(r'/plans">Begin the plan earlier<', ada.page.text)
+        assert "Attach a plan" not in ada.text
 
 
 @pytest.mark.long

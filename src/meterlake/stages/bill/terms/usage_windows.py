@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, Final
 
 from meterlake.model.bills.bill import MeterUsage, Quantity
 from meterlake.model.bills.billed_usage import UsageOwner, UsageWindows
@@ -16,7 +16,7 @@ from meterlake.model.catalog.catalog import Aggregation, Meter
 from meterlake.model.customers.usage_selection import UsageSelection
 from meterlake.model.usage.quantity import quantity_unit
 from meterlake.model.values.entity import Record
-from meterlake.model.values.period import Period, uncovered_periods
+from meterlake.model.values.period import Period, local_date, uncovered_periods
 from meterlake.stages.bill.hierarchies import AccountPool
 from meterlake.stages.bill.pricing.applicable_pricing import PricedKey
 from meterlake.stages.bill.terms.no_bill import describe_no_periods
@@ -276,7 +276,7 @@ class _Report:
         for quantity in used.quantities:
             key = (self.meter.id, quantity.aggregation_id, quantity.segment)
             if part in gaps.get(key, whole) and quantity.aggregation_id in self.priced:
-                yield self._row(used, _reason(account_terms, used, key), quantity)
+                yield self._row(used, self._reason(account_terms, used, key), quantity)
 
     def _row(self, used: MeterUsage, why: _Why, quantity: Quantity | None = None) -> Unpriced:
         account_terms = self.terms.account_terms_of.get(used.account_id)
@@ -302,6 +302,27 @@ class _Report:
             units=quantity.units,
             unit=quantity.unit,
         )
+
+    def _reason(self, account_terms: AccountTerms | None, used: MeterUsage, key: PricedKey) -> _Why:
+        reason, detail = _reason(account_terms, used, key)
+        if account_terms is None or detail or reason not in _BEFORE:
+            return reason, detail
+        starts = [
+            part.start
+            for each in account_terms.priced_usage
+            for pricing, part in each.parts
+            if key in pricing.charged_usage and part.start >= used.period.end
+        ]
+        if not starts:
+            return reason, None
+        first = min(starts)
+        what = "plan" if any(each.start == first for each in account_terms.held) else "price"
+        day = local_date(first, self.terms.zone)
+        return reason, f"used before the {what} began on {day.day} {day:%b %Y}"
+
+
+# Reasons that a later plan or price may explain.
+_BEFORE: Final = (Uncovered.NO_PRICING, Uncovered.NO_ACCOUNT_PLAN)
 
 
 def _reason(account_terms: AccountTerms | None, used: MeterUsage, key: PricedKey) -> _Why:
