@@ -187,6 +187,7 @@ def test_the_log_has_names_and_leads_to_the_changes(ada):
 
 def test_a_policy_in_the_log_reads_as_one_would_write_it(ada):
     ada.go(f"{ACCESS}/log?kinds=permissionPolicies")
+    assert '<option value="pricings">Prices</option>' in ada.page.text
     changes = set(re.findall(r'href="(/console/access/log/[^"]*)"', ada.page.text))
 
     read = [ada.go(each) for each in sorted(changes)]

@@ -8,6 +8,8 @@ from argon2 import PasswordHasher
 from pydantic import SecretStr
 from sqlalchemy import select
 
+from meterlake.console.bills.approval_check import message_in_words
+from meterlake.console.shell.page import unit_name
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job
@@ -132,6 +134,7 @@ def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
     assert "Sep 14, 2026" in finance.text
 
     finance.go(link(finance, "Change or take away"))
+    assert 'name="amount" inputmode="decimal" value="2.50"' in finance.page.text
     finance.send(memo_fields(finance, amount="3"))
     assert total(finance) == before - 3
 
@@ -156,10 +159,19 @@ def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
     finance.go(f"{path}/versions?from=1&to=3")
     assert re.search(r"-2\.50\s*USD", finance.text)
 
+    assert "Credit memo Outage on 14 September Memo" in finance.text
+    assert re.search(r"added 2\.50|added -2\.50\s+USD", finance.text)
+
     finance.go(path)
     finance.go(link(finance, "Change or take away"))
     finance.press("delete")
     assert total(finance) == before
+    newest = re.findall(
+        r'name="to" value="(\d+)"', finance.go(f"{path}/versions") and finance.page.text
+    )[0]
+    finance.go(f"{path}/versions?from=3&to={newest}")
+    assert re.search(r"removed was -\d\.\d\d\s+USD", finance.text)
+    assert "CREDIT_MEMO" not in finance.text
 
 
 def test_an_amount_is_typed_as_the_language_writes_it(world, finance):
@@ -421,3 +433,16 @@ def test_two_persons_approve_a_bill_where_the_organization_wants_that(tmp_path):
         colleague = found.browser("colleague@example.com")
         colleague.go(path)
         assert "You approved the bill." in colleague.press("approve")
+
+
+def test_what_the_api_says_for_programs_is_said_for_people():
+    message = (
+        "6 bills were approved; open: 1 LateUsage, 5 UnpricedUsage"
+        " (meterlake bill review --month 2026-10)"
+    )
+    assert message_in_words(message) == (
+        "6 bills were approved; open: 1 bill with usage that came late,"
+        " 5 bills with usage that has no price"
+    )
+    assert message_in_words("1 bill was approved") == "1 bill was approved"
+    assert [unit_name(each) for each in ("{call}", "1k{call}", "GB")] == ["call", "1kcall", "GB"]

@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from html import unescape
 from urllib.parse import quote
 
 import pytest
@@ -10,6 +11,7 @@ from argon2 import PasswordHasher
 from meterlake.console.catalogue.catalogue import KINDS
 from meterlake.pipeline.access import login
 from tests.console_world import CONSOLE, a_console
+from tests.homes import configure
 from tests.people import allow
 
 CATALOGUE = f"{CONSOLE}/catalogue"
@@ -332,6 +334,44 @@ def test_a_table_of_factors_decides_by_line(finance):
     browser.go(f"{place}much")
     assert browser.page.status_code == 400
     assert "write an aggregation and a factor" in browser.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "factor"), [("7 %", "1.07"), ("+7%", "1.07"), ("-2.5 %", "0.975"), ("7,5%", "1.075")]
+)
+def test_prices_are_raised_by_percent(finance, typed, factor):
+    browser = finance.browser("finance@example.com")
+    browser.go(f"{RAISE}?plans=basic&from=2026-10-01&by={quote(typed)}")
+    assert f"× {factor}" in browser.text
+
+
+@pytest.mark.parametrize("typed", ["+7", "much", "seven %"])
+def test_a_factor_that_is_none_comes_back_in_its_form(finance, typed):
+    browser = finance.browser("finance@example.com")
+    browser.go(f"{RAISE}?plans=basic&from=2026-11-01&by={quote(typed)}")
+    assert browser.page.status_code == 400
+    assert f"by: '{typed.removesuffix(' %')}' is not allowed" in browser.text
+    assert f'name="by" inputmode="decimal" value="{typed}"' in browser.page.text
+    assert 'value="basic" checked' in browser.page.text
+    assert 'value="2026-11-01"' in browser.page.text
+
+
+def test_a_plan_with_the_prices_of_its_template_leads_to_the_template(finance):
+    configure(
+        finance.home.organization,
+        plans=[{"code": "bare", "name": "Bare", "planTemplateId": "cloud"}],
+    )
+    browser = finance.browser("finance@example.com")
+    browser.go(f"{RAISE}?plans=bare&by=2&from=2026-10-01")
+    assert (
+        "No price changes, because these plans have the prices of their templates." in browser.text
+    )
+    assert "Bare (bare) is of the template Cloud (cloud)" in browser.text
+    [place] = re.findall(r'href="([^"]*)">Raise the prices of the template, too', browser.page.text)
+    browser.go(unescape(place))
+    ticked = re.findall(r'name="plans" value="(\w+)" checked', browser.page.text)
+    assert sorted(ticked) == ["bare", "cloud"]
+    assert "is of the template" not in browser.text
 
 
 def test_who_may_not_change_prices_sees_the_proposal_without_a_button(finance):

@@ -474,9 +474,25 @@ async def show_policy(visit: Visit) -> Response:
 # --- The log -------------------------------------------------------------------------------------
 
 
+# Where people call them otherwise than the API does.
+_KINDS: Final = {
+    "accounts": "Customers",
+    "accountPlans": "Plans of customers",
+    "changeProposals": "Proposed changes",
+    "counterPricings": "Prices of counters",
+    "integrationConfigs": "Integrations",
+    "permissionPolicies": "Policies",
+    "pricings": "Prices",
+}
+
+
+def _kind_in_words(kind: str) -> str:
+    return _KINDS.get(kind, words(kind))
+
+
 async def _with_words_of_kind(_: Visit, rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        row["kindWords"] = words(row["kind"])
+        row["kindWords"] = _kind_in_words(row["kind"])
         named = row.get("name") not in {None, "", row["entityId"]}
         row["what"] = row["name"] if named else row["kindWords"]
         row["done"] = act_in_words(row["action"])
@@ -517,7 +533,9 @@ async def show_log(visit: Visit) -> Response:
             tuple(sorted(people.items(), key=lambda each: each[1])),
             is_open=True,
         ),
-        ListFilter("kinds", "Kind", tuple((each, words(each)) for each in _LOGGED), is_open=True),
+        ListFilter(
+            "kinds", "Kind", tuple((each, _kind_in_words(each)) for each in _LOGGED), is_open=True
+        ),
         ListFilter("peopleOnly", "By", (("true", "People and programs only"),)),
         ListFilter("dateStart", "From", type="date"),
         ListFilter("dateEnd", "Before", type="date"),

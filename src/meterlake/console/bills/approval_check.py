@@ -1,5 +1,6 @@
 """What one should know of bills before they are approved, or locked for ever."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -48,3 +49,13 @@ async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> App
 def _point_in_words(point: Mapping[str, Any]) -> str:
     one, several = _POINTS.get(point["kind"], (words(point["kind"]), words(point["kind"])))
     return counted(int(point["count"]), one, several)
+
+
+def message_in_words(message: str) -> str:
+    """What the API says of an approval: its counts of open points in words, without the command."""
+    told = re.sub(r" \(meterlake [^)]*\)", "", message)
+    return re.sub(
+        r"\b(\d+) ([A-Z][A-Za-z]+)",
+        lambda found: _point_in_words({"count": found[1], "kind": found[2]}),
+        told,
+    )

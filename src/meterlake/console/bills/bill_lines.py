@@ -110,6 +110,7 @@ async def show_memo_form(visit: Visit) -> Response:
         about=about,
         kind=kind,
         memo=memo,
+        amount=Decimal(two_places(memo["amount"])) if "amount" in memo else "",
         reasons=[
             (each["id"], each["name"])
             for each in reasons

@@ -11,7 +11,7 @@ from httpx import Response as Answer
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills.approval_check import check_approval
+from meterlake.console.bills.approval_check import check_approval, message_in_words
 from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.bills.documents import begin_documents, is_at_once
 from meterlake.console.bills.recalculation import (
@@ -267,7 +267,8 @@ async def _change(visit: Visit, action: str, ids: Sequence[str]) -> str:
     match action:
         case "approve":
             answer = await visit.api.send("POST", "/bills/approve", {"billIds": ids})
-            return f"{answer['message']}. You can take an approval back until the bill is locked."
+            told = message_in_words(answer["message"])
+            return f"{told}. You can take an approval back until the bill is locked."
         case "unapprove":
             await _each(visit, ids, "status", {"status": "PENDING"})
             return f"You took back {len(ids)} {'approval' if len(ids) == 1 else 'approvals'}."

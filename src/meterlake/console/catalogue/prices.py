@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -11,11 +11,13 @@ from starlette.routing import Route
 
 from meterlake.console.catalogue.proposals import propose
 from meterlake.console.shell.addresses import address_of
+from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.entity_forms import label_of
 from meterlake.console.shell.numbers import needed_number, typed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
+from meterlake.model.values.money import exact
 
 RAISE: Final = "/console/catalogue/raise-prices"
 _NAMES_MAX: Final = 2
@@ -26,21 +28,52 @@ async def show_prices(visit: Visit) -> Response:
     plans, templates = await asyncio.gather(
         visit.api.every("/plans"), visit.api.every("/plantemplates")
     )
-    asked = _asked(visit)
-    found = None
-    if asked["plans"] and (asked["by"] is not None or asked["factors"]):
-        body = {name: value for name, value in asked.items() if value is not None}
-        found = await visit.api.send("POST", "/pricings/scale/propose", body)
-        for each in found["changed"]:
-            each["address"] = address_of(each["kind"], each["id"])
+    found, status = None, 200
+    try:
+        found = await _propose(visit)
+    except (Invalid, ApiRefusalError) as error:
+        if visit.form or error.status != _WRONG:
+            raise
+        # The form comes back with what was typed, and says why.
+        visit.refusal, status = ApiRefusalError(error.status, str(error)), error.status
+    chosen = visit.form.get("plans") or visit.request.query_params.getlist("plans")
     return visit.page(
         "catalogue/raise_prices.html",
         choices=[*_choices(plans, "plan"), *_choices(templates, "template")],
-        chosen=asked["plans"],
+        status=status,
+        chosen=chosen,
+        templates=_templates_of(plans, templates, chosen),
         found=found,
         next_month=_next_month(visit),
         counted=counted,
     )
+
+
+async def _propose(visit: Visit) -> Any:
+    """Old and new prices with what they would do; None before plans and factors are chosen."""
+    asked = _asked(visit)
+    if not asked["plans"] or (asked["by"] is None and not asked["factors"]):
+        return None
+    body = {name: value for name, value in asked.items() if value is not None}
+    found = await visit.api.send("POST", "/pricings/scale/propose", body)
+    for each in found["changed"]:
+        each["address"] = address_of(each["kind"], each["id"])
+    return found
+
+
+def _templates_of(
+    plans: Sequence[Any], templates: Sequence[Any], chosen: Collection[str]
+) -> list[tuple[str, str, str]]:
+    """Chosen plans whose template is not chosen: names of both, and the code of the template."""
+    known = {each["id"]: each for each in templates}
+    pairs = (
+        (each, known.get(each.get("planTemplateId"))) for each in plans if each["code"] in chosen
+    )
+    return [
+        (label_of(plan), label_of(template), template["code"])
+        for plan, template in pairs
+        if template is not None and template.get("code") and template["code"] not in chosen
+    ]
 
 
 def _choices(rows: list[Any], noun: str) -> list[tuple[str, str]]:
@@ -62,7 +95,7 @@ def _asked(visit: Visit) -> dict[str, Any]:
     return {
         "plans": list(several),
         "from": texts["from"],
-        "by": needed_number("by", texts["by"], visit.decimal) if texts["by"] else None,
+        "by": _factor(texts["by"], visit.decimal) if texts["by"] else None,
         "factors": [
             *_factors(texts["factors"] or "", visit.decimal),
             *_unit_prices(texts["prices"] or "", visit.decimal),
@@ -74,6 +107,25 @@ def _asked(visit: Visit) -> dict[str, Any]:
     }
 
 
+def _factor(text: str, decimal: str) -> Decimal:
+    """A factor, or by how many percent prices rise or fall: `1.07`, `7 %`, `+7%`, `-3 %`.
+
+    Raises:
+        Invalid: It is neither.
+    """
+    signed = text.strip()
+    percent = signed.removesuffix("%").strip()
+    # What has a sign and no percent might mean both.
+    if signed[:1] in {"+", "-"} and percent == signed:
+        rule = f"write a factor such as 1{decimal}07, or percent such as {signed}%"
+        raise Invalid("by", text, rule)
+    if percent == signed:
+        return needed_number("by", signed, decimal)
+    with exact():
+        return 1 + needed_number("by", percent, decimal).scaleb(-2)
+
+
+_WRONG: Final = 400
 _FIELDS: Final = ("from", "by", "factors", "prices", "effect", "decimals")
 # Of a line with a factor; a comma without a space may stand before the decimals.
 _BETWEEN: Final = (r";", r",\s+", r",")

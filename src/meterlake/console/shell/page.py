@@ -531,6 +531,11 @@ def words(value: str) -> str:
     return apart.replace("_", " ").replace("-", " ").capitalize()
 
 
+def unit_name(value: str) -> str:
+    """A unit without the braces that UCUM puts around what it does not know: `{call}` is call."""
+    return value.replace("{", "").replace("}", "")
+
+
 def month_name(month: Month, locale: Locale) -> str:
     """A month as people read it: `October 2026`."""
     return str(format_date(month.first, "LLLL yyyy", locale=locale))
@@ -556,6 +561,7 @@ def _templates() -> Environment:
         "month_of": month_of,
         "period": period,
         "words": words,
+        "unit": unit_name,
         "month": month_name,
         "author": author_name,
     }
