@@ -7,7 +7,7 @@ from argon2 import PasswordHasher
 
 from meterlake.pipeline.access import login
 from meterlake.pipeline.ingest.drop_folder import drop_folder
-from meterlake.pipeline.ingest.inbox import add_inbox
+from meterlake.pipeline.ingest.inbox import add_inbox, remove_inbox
 from meterlake.stores.state.ingest.inboxes import Afterwards
 from tests.console_world import CONSOLE, a_console
 from tests.homes import HEADER, configure, csv_row
@@ -186,3 +186,4 @@ def test_inboxes_are_shown_with_who_added_them(world, ada, tmp_path):
 
     assert f"{tmp_path} Objects stay where they are; added by somebody who left." in ada.text
     assert "No object arrived yet." in ada.text
+    remove_inbox(world.home.organization, str(tmp_path))
