@@ -141,19 +141,20 @@ def _serve_console(settings: "Settings", port: int | None, output: StepOutput) -
     from meterlake.cli.serve import Listener, ServedParts, serve_home
     from meterlake.model.values.log_lines import log_to_stderr
     from meterlake.pipeline.access.invitation_email import PATH
-    from meterlake.pipeline.home.sample import sign_in_token
+    from meterlake.pipeline.home.sample import sign_in_sample
     from meterlake.stores.processes import free_port, reserve_port
 
     output.begin("console", "The console, in your browser")
     log_to_stderr()
-    token = sign_in_token(settings)
+    person = sign_in_sample(settings)
 
     def open_browser(url: str) -> dict[str, str]:
-        link = f"{settings.public_url or url}{PATH}?token={token}"
+        link = f"{settings.public_url or url}{PATH}?token={person.token}"
         # Without a window, `webbrowser` would give the terminal to a browser of text.
         if sys.platform in {"darwin", "win32"} or {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
             webbrowser.open(link)
-        return {"sign_in": link}
+        # The link works once; who loses the session signs in with these.
+        return {"sign_in": link, "email": person.email, "password": person.password}
 
     parts = ServedParts(no_flows=True)
     with reserve_port(_PORT) as is_free:

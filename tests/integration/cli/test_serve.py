@@ -22,6 +22,7 @@ from meterlake.cli.serve import ServedParts, _prefect_api, _warn
 from meterlake.model.errors import Invalid
 from meterlake.pipeline.home.setup import initialize
 from meterlake.stores.processes import free_port
+from tests.console_world import Browser
 from tests.homes import settings
 from tests.prefect_access import SignedIn
 from tests.unit.model.values.test_log_lines import FORM
@@ -307,13 +308,25 @@ def test_the_demo_serves_its_console_and_a_link_signs_in(tmp_path):
                 found for each in process.stdout if "sign_in" in (found := json.loads(each))
             )
             page = sign_in_by(line["sign_in"])
+            again = sign_in_with(line)
         finally:
             process.terminate()
             process.wait(WAIT_S)
 
     assert page.url.path == "/console/months/2026-10"
     assert "Robin Halvorsen" in page.text
+    assert again.url.path == page.url.path
     assert process.returncode == 0
+
+
+def sign_in_with(line):
+    """Sign in at the console with an address and a password."""
+    browser = Browser(httpx.Client(base_url=line["console"], follow_redirects=True))
+    browser.go(line["console"])
+    given = {"email": line["email"], "password": line["password"]}
+    browser.send(given, path=f"{line['api']}/oauth/authorize")
+    browser.client.close()
+    return browser.page
 
 
 def sign_in_by(link):

@@ -3,7 +3,7 @@
 import os
 import secrets
 import shutil
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sample_data
 from meterlake.model.catalog.catalog import Meter, Product
@@ -89,13 +89,29 @@ def load_sample(organization: Organization, author: str) -> dict[str, Any]:
     return {"month": MONTH, "entities": len(changes), "files": files}
 
 
-def sign_in_token(settings: Settings) -> str:
-    """The token of a link that signs in the administrator of the sample, once."""
+class SampleSignIn(NamedTuple):
+    """How the administrator of the sample signs in.
+
+    Attributes:
+        token: Of a link that signs in once.
+        email: What the person signs in with afterwards.
+        password: With it; drawn for this home alone.
+    """
+
+    token: str
+    email: str
+    password: str
+
+
+def sign_in_sample(settings: Settings) -> SampleSignIn:
+    """Make the administrator of the sample, whom nobody has been yet."""
     with open_stores(settings) as stores:
         state, [organization] = stores.state, stores.state.organizations()
         first = first_person_links(state)[organization.code]
         password = secrets.token_urlsafe()
-        return sign_in_link(state, organization.id, join_first(state, first, password, PERSON))
+        person = join_first(state, first, password, PERSON)
+        token = sign_in_link(state, organization.id, person)
+        return SampleSignIn(token, PERSON["email"], password)
 
 
 def drop_sample(organization: Organization) -> int:
