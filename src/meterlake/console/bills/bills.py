@@ -97,7 +97,7 @@ def search_of(visit: Visit) -> str:
         terms.append(f"currency:{SIGNS.sub(' ', currency).strip().upper()}")
     for name, sign in (("above", ">="), ("below", "<=")):
         if (amount := visit.query(name)) is not None:
-            terms.append(f"billTotal{sign}{needed_number('Total', amount):f}")
+            terms.append(f"billTotal{sign}{needed_number('Total', amount, visit.decimal):f}")
     return "$".join(terms)
 
 
@@ -130,8 +130,8 @@ _LISTING: Final = BillListing(
         ),
         ListFilter("customer", "Code of the customer begins with", type="search"),
         ListFilter("currency", "Currency"),
-        ListFilter("above", "Total from", type="number"),
-        ListFilter("below", "Total up to", type="number"),
+        ListFilter("above", "Total from"),
+        ListFilter("below", "Total up to"),
     ),
     complete=_complete,
 )

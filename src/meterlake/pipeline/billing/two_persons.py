@@ -20,7 +20,7 @@ from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.approval import (
     BillWork,
-    EntityChange,
+    DatedChange,
     entities_changed_by,
     read_work,
 )
@@ -71,7 +71,7 @@ def own_work(reader: Reader, author: str, bill_ids: Sequence[str]) -> list[OwnWo
 
 
 def _reason(
-    work: BillWork, author: str, changed: Mapping[str, list[EntityChange]], zone: ZoneInfo
+    work: BillWork, author: str, changed: Mapping[str, list[DatedChange]], zone: ZoneInfo
 ) -> str | None:
     """Why a bill is somebody's own work; None if it is not."""
     if author == _UNNAMED:

@@ -343,7 +343,8 @@ def usage_schedule(export):
     command = "usage all --every day --offset 2 --period yesterday --name All --disabled"
     more = "--format jsonl --meter egress --account acme --filter egress.region=eu"
     folded = "--aggregate egress.gb:SUM --group day --destination box"
-    export("destinations", "create", "local", "box", "--bucket", "boxes")
+    role = "arn:aws:iam::123456789012:role/exports"
+    export("destinations", "create", "s3", "box", "--bucket", "boxes", "--role-arn", role)
     yield export("schedules", "create", *f"{command} {more} {folded}".split())[0]
     export("schedules", "delete", export("schedules", "list")[0]["id"])
     export("destinations", "delete", "box")

@@ -213,7 +213,7 @@ def _calculated_before(
     return found
 
 
-class EntityChange(NamedTuple):
+class DatedChange(NamedTuple):
     """A change of an entity.
 
     Attributes:
@@ -228,7 +228,7 @@ class EntityChange(NamedTuple):
 
 def entities_changed_by(
     reader: Reader, author: str, kinds: Collection[type[Entity]], since: datetime
-) -> dict[str, list[EntityChange]]:
+) -> dict[str, list[DatedChange]]:
     """What somebody changed of entities of some kinds from an instant on, by id."""
     table, before = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
     was = select(before.body).where(
@@ -243,9 +243,9 @@ def entities_changed_by(
         table.author == author,
         table.kind.in_([each.__name__ for each in kinds]),
     )
-    found: dict[str, list[EntityChange]] = {}
+    found: dict[str, list[DatedChange]] = {}
     for id_, at, new, old in reader.connection.execute(query).tuples():
-        found.setdefault(id_, []).append(EntityChange(at, _matters_since(old, new)))
+        found.setdefault(id_, []).append(DatedChange(at, _matters_since(old, new)))
     return found
 
 
