@@ -173,7 +173,7 @@ def listings():
 
 FILE = "Download all as CSV"
 # What a filter takes that is not one of some choices.
-TYPED = {"date": "2026-09-01", "month": "2026-09", "search": "x", "text": "x", "number": "1"}
+TYPED = {"date": "2026-09-01", "month": "2026-09", "search": "x", "text": "1", "number": "1"}
 
 
 def filters_of(page):
