@@ -39,7 +39,11 @@ class Watched:
 
     def count(self) -> int:
         with self._engine.connect() as connection:
-            query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            # Clients alone: the server's own workers, such as autovacuum's, come and go.
+            query = (
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND backend_type = 'client backend'"
+            )
             found = int(connection.execute(text(query)).scalar_one()) - 1
         self.most = max(self.most, found)
         return found
