@@ -52,7 +52,6 @@ async def show_proposal(visit: Visit) -> Response:
     id_ = visit.request.path_params["id"]
     found = await visit.api.get(f"/changeproposals/{id_}")
     await visit.people()
-    me = await visit.api.get("/users/me")
     is_open = ProposalStatus(found["status"]).is_open
     can_be_told = (
         is_open and not found["problems"] and visit.may("GetChangeProposalEffect", "ListBills")
@@ -62,7 +61,7 @@ async def show_proposal(visit: Visit) -> Response:
         effect = await visit.api.get(f"/changeproposals/{id_}/effect")
     for each in found["prices"]:
         each["address"] = address_of(each["kind"], each["id"]) if "id" in each else ""
-    is_own = found["createdBy"] == f"USER_{me['user'].get('id')}"
+    is_own = found["createdBy"] == visit.author
     return visit.page(
         "catalogue/proposal.html",
         found=found,
