@@ -211,14 +211,16 @@ def test_only_what_adds_up_over_accounts_has_a_sum(home, tmp_path, capsys):
 def test_looks_import_nothing_heavy(used, capsys):
     """In one process, one after the other: of whoever imports something first, it is told.
 
-    `explain quantity` is none of them: it says what the quantity would be now, as `aggregate` does.
+    `explain quantity` looks, too, where nothing changed: nothing need be calculated again.
     """
     assert run(["aggregate", sample_data.MONTH, "--home", used, "--json"]) == 0
-    lines(capsys)
+    [first, *_] = lines(capsys)
+    names = [first["account"], first["aggregation"]]
     commands = [
         ["status"],
         ["late"],
         ["rejected", "list", "--reason", "UndefinedMeter"],
+        ["explain", "quantity", *names, sample_data.MONTH],
         ["sql", "SELECT 1"],
         ["sql", "SELECT account, quantity FROM quantity_current"],
     ]

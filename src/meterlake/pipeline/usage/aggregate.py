@@ -16,8 +16,8 @@ from meterlake.model.values import wire
 from meterlake.model.values.money import plain, to_lake
 from meterlake.model.values.period import Month, Period, naive
 from meterlake.pipeline.usage.garbage import rare_garbage_searches
-from meterlake.pipeline.usage.period_usage import LakeState, calculated_with, usage_of_period
-from meterlake.pipeline.usage.usage_configuration import read
+from meterlake.pipeline.usage.period_usage import LakeState, usage_of_period
+from meterlake.pipeline.usage.usage_configuration import calculated_with, read
 from meterlake.stages.usage.compound import Uncalculated
 from meterlake.stages.usage.rows import SqlFailure, UsageRow
 from meterlake.stores import Organization

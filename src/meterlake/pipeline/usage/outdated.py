@@ -11,14 +11,7 @@ from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import naive
-from meterlake.pipeline.usage.aggregate import segment_text
-from meterlake.pipeline.usage.period_usage import (
-    LakeState,
-    aggregate_scopes,
-    assembler,
-    calculated_with,
-)
-from meterlake.pipeline.usage.usage_configuration import read
+from meterlake.pipeline.usage.usage_configuration import calculated_with, read
 from meterlake.stages.usage.cycles import UsageConfiguration
 from meterlake.stores import Organization
 from meterlake.stores.custom_sql import limits_of
@@ -86,7 +79,7 @@ def outdated_quantities(
         reads = [MeterRead(id_, earlier=True) for id_ in meters]
         if noted and not has_changed(connection, (noted.snapshot, snapshot), reads, time):
             return {}
-    now = _calculate(organization, configuration, LakeState(lake, snapshot), meters, rows)
+    now = _calculate(organization, configuration, snapshot, meters, rows)
     counted = _counted(configuration.entities)
     for row in rows:
         # What is missing comes to nothing where measurements are counted. SQL or a calculation
@@ -99,11 +92,20 @@ def outdated_quantities(
 def _calculate(
     organization: Organization,
     configuration: UsageConfiguration,
-    source: LakeState,
+    snapshot: int,
     meters: Collection[str],
     rows: Sequence[Mapping[str, Any]],
 ) -> dict[tuple[Any, ...], tuple[Decimal, Decimal, int]]:
     """Quantity, units and number of measurements of what rows are about."""
+    # Its imports take long, and of most quantities nothing changed.
+    from meterlake.pipeline.usage.aggregate import segment_text  # noqa: PLC0415 - not needed above
+    from meterlake.pipeline.usage.period_usage import (  # noqa: PLC0415 - not needed above
+        LakeState,
+        aggregate_scopes,
+        assembler,
+    )
+
+    source = LakeState(organization.lake, snapshot)
     usage = assembler(configuration, {row["account_id"] for row in rows})
     limits = limits_of(organization.settings)
     totals = aggregate_scopes(source, configuration.entities, usage.scopes, limits, meters)

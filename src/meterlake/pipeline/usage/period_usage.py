@@ -7,7 +7,6 @@ of a month that bills charge for, and reads no measurements where all of them ar
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from hashlib import sha256
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,13 +24,13 @@ from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
 from meterlake.model.customers.usage_selection import UsageSelection
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import Period, naive
-from meterlake.model.values.version import code_version
 from meterlake.pipeline.usage.meter_rollup import (
     MeterSource,
     Scopes,
     aggregate_custom_sql,
     aggregate_meters,
 )
+from meterlake.pipeline.usage.usage_configuration import calculated_with
 from meterlake.settings import Settings
 from meterlake.stages.usage.aggregate import (
     AggregationScope,
@@ -319,11 +318,6 @@ def usage_of_period(
     totals = aggregate_scopes(source, configuration.entities, usage.scopes, limits)
     usage.complete(totals.simple, totals.custom)
     return usage
-
-
-def calculated_with(configuration: UsageConfiguration) -> str:
-    """What tells whether quantities would be calculated in the same way again."""
-    return sha256(f"{code_version()} {configuration.digest()}".encode()).hexdigest()
 
 
 def usage_to_bill(

@@ -1,6 +1,7 @@
 """What quantities depend on: without most of the accounts, which are by far the most."""
 
 from collections.abc import Collection, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 from meterlake.model.calculation import Value
@@ -12,6 +13,7 @@ from meterlake.model.customers.contracts import Contract
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.scopes.compound import ACCOUNT, CUSTOM_FIELDS
 from meterlake.model.values.entity import Configuration, Entity, Record
+from meterlake.model.values.version import code_version
 from meterlake.stages.usage.cycles import UsageConfiguration
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state.billing.accounts.usage_accounts import accounts_apart
@@ -67,6 +69,11 @@ def read_with(
         }
         records += reader.all(Contract)
     return UsageConfiguration(Configuration(records), run, fields)
+
+
+def calculated_with(configuration: UsageConfiguration) -> str:
+    """What tells whether quantities would be calculated in the same way again."""
+    return sha256(f"{code_version()} {configuration.digest()}".encode()).hexdigest()
 
 
 def cycles_configuration(reader: Reader) -> Configuration:
