@@ -21,12 +21,12 @@ from meterlake.model.resources.events import FRESHNESS_ALERT, OVERDUE_FILE_ALERT
 from meterlake.model.values.entity import Record
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.money import divide
-from meterlake.model.values.period import format_instant, naive
-from meterlake.model.values.sql import identifier
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.pipeline.ingest.expected_files import next_due, overdue_files
 from meterlake.stores import Organization, Stores
 from meterlake.stores.lake.backends.location import LakeMarks
+from meterlake.stores.lake.receipts import last_received, rows_since
 from meterlake.stores.lake.tables import table_names
 from meterlake.stores.state.events import incidents
 from meterlake.stores.state.events.incidents import Incident, LakeLook, newest_looks, note_look
@@ -41,12 +41,6 @@ _NEW_MAX: Final = 100
 # What holds limits of its own.
 _LIMITED: Final = (Meter, CustomFields, OrganizationConfig)
 _ALERTS: Final = (FRESHNESS_ALERT, REJECT_RATE_ALERT, OVERDUE_FILE_ALERT)
-_SINCE: Final = "SELECT max(received_at) FROM lake.{table} WHERE received_at > ?"
-_EVER: Final = "SELECT max(received_at) FROM lake.{table}"
-_RATE: Final = """
-    SELECT coalesce(sum(received), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
-        min(finished_at)
-    FROM lake.source WHERE finished_at > ?"""
 
 _Alert = tuple[tuple[str, str], dict[str, Any]]
 
@@ -162,11 +156,7 @@ def _stale_meters(
         if hours <= 0 or meter_table(meter.id) not in present:
             continue
         limit = _before(stores.now(), hours)
-        # When a meter received its last measurement.
-        table = identifier(meter_table(meter.id))
-        # Of a fresh meter only the newest files are looked at.
-        newest = _newest(connection, _SINCE.format(table=table), [naive(limit)])
-        last = newest or _newest(connection, _EVER.format(table=table), [])
+        last = last_received(connection, meter.id, limit)
         if last is not None and last > limit:
             due.append(_after(last, hours))
         elif last is not None:
@@ -183,15 +173,6 @@ def _stale_meters(
             )
 
 
-def _newest(
-    connection: duckdb.DuckDBPyConnection, query: str, values: list[Any]
-) -> datetime | None:
-    row = connection.execute(query, values).fetchone()
-    assert row is not None
-    found: datetime | None = row[0]
-    return None if found is None else found.replace(tzinfo=UTC)
-
-
 def _rejects(
     organization: Organization,
     connection: duckdb.DuckDBPyConnection,
@@ -202,13 +183,10 @@ def _rejects(
     own = _number(custom_value(REJECT_RATE_FIELD, None, fields))
     most = Decimal(str(settings.alert_reject_rate)) if own is None else own
     hours = Decimal(str(settings.alert_reject_hours))
-    limit = naive(_before(organization.now(), hours))
-    row = connection.execute(_RATE, [limit]).fetchone()
-    assert row is not None
-    received, rejected = map(int, row[:2])
-    if rejected:
+    received, rejected, first = rows_since(connection, _before(organization.now(), hours))
+    if rejected and first is not None:
         # When the first source of these hours is too old to count.
-        due.append(_after(row[2].replace(tzinfo=UTC), hours))
+        due.append(_after(first, hours))
     # Compared without dividing, so that the limit itself is exact.
     if received < settings.alert_reject_least or rejected <= most * received:
         return

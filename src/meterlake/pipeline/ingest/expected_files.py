@@ -16,11 +16,11 @@ from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.uploads import waiting
 from meterlake.stores import Organization
 from meterlake.stores.files.folders import file_name
+from meterlake.stores.lake.receipts import ingested_names
 
 # Older ones are settled, one way or the other.
 _DAYS_BACK: Final = 62
 _ONE_DAY: Final = timedelta(days=1)
-_NAMES: Final = "SELECT DISTINCT name FROM lake.source WHERE status = 'done'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,8 @@ def missing_files(organization: Organization, patterns: Sequence[str]) -> list[s
     """
     if not patterns:
         return []
-    names: set[str] = set()
     with organization.lake.reader() as connection:
-        names.update(name for (name,) in connection.execute(_NAMES).fetchall())
+        names = ingested_names(connection)
     folder = drop_folder(organization.stores, organization.code)
     if folder.inbox.is_dir():
         names.update(map(file_name, folder.inbox.iterdir()))

@@ -1,4 +1,4 @@
-"""Receipts: what became of every source, where a uid was first seen, and which sources failed."""
+"""Receipts: what became of every source, where a uid was first seen, and what failed or came last."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +39,12 @@ _TROUBLED: Final = f"""
     ORDER BY rowid LIMIT ?"""
 _FAILED_COLUMNS: Final = "reason, detail, field, row, part, meter, uid, original, measurement"
 _ORDER: Final = " ORDER BY row, part, field"
+_RECEIVED_SINCE: Final = "SELECT max(received_at) FROM lake.{table} WHERE received_at > ?"
+_EVER_RECEIVED: Final = "SELECT max(received_at) FROM lake.{table}"
+_ROWS_SINCE: Final = """
+    SELECT coalesce(sum(received), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
+        min(finished_at)
+    FROM lake.source WHERE finished_at > ?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,46 @@ def received_at(connection: duckdb.DuckDBPyConnection, delivery: str) -> datetim
         "SELECT received_at FROM lake.source WHERE delivery = ?", [delivery]
     ).fetchone()
     return None if row is None else row[0].replace(tzinfo=UTC)
+
+
+def last_received(
+    connection: duckdb.DuckDBPyConnection, meter_id: str, since: datetime
+) -> datetime | None:
+    """When a meter received its last measurement; None if it never did.
+
+    Args:
+        connection: Of the lake.
+        meter_id: A meter that has a table.
+        since: Of a meter that has received something since, only the newest files are read.
+    """
+    table = identifier(meter_table(meter_id))
+    newest = _newest(connection, _RECEIVED_SINCE.format(table=table), [naive(since)])
+    return newest or _newest(connection, _EVER_RECEIVED.format(table=table), [])
+
+
+def _newest(
+    connection: duckdb.DuckDBPyConnection, query: str, values: list[Any]
+) -> datetime | None:
+    row = connection.execute(query, values).fetchone()
+    assert row is not None
+    found: datetime | None = row[0]
+    return None if found is None else found.replace(tzinfo=UTC)
+
+
+def rows_since(
+    connection: duckdb.DuckDBPyConnection, since: datetime
+) -> tuple[int, int, datetime | None]:
+    """How many rows came, and were rejected, since an instant, and when the first source was done."""
+    row = connection.execute(_ROWS_SINCE, [naive(since)]).fetchone()
+    assert row is not None
+    received, rejected, first = row
+    return int(received), int(rejected), None if first is None else first.replace(tzinfo=UTC)
+
+
+def ingested_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """The names of all files that are ingested."""
+    query = "SELECT DISTINCT name FROM lake.source WHERE status = 'done'"
+    return {name for (name,) in connection.execute(query).fetchall()}
 
 
 def list_receipts(

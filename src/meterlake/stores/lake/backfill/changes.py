@@ -3,18 +3,28 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import duckdb
 
+from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.values.period import Period, naive
 from meterlake.stores.lake.backfill.rows import rows_at
+from meterlake.stores.lake.tables import columns_at
 
 _STARTS: Final = "SELECT DISTINCT date_trunc('{part}', ts)::TIMESTAMP FROM ({rows}) ORDER BY 1"
 _ACCOUNTS: Final = """
     SELECT DISTINCT account_id FROM ({rows}) WHERE ts >= $start AND ts < $end ORDER BY 1"""
 # A value holds until the next one, however long ago it was measured.
 _HOLDING: Final = "SELECT DISTINCT account_id FROM ({rows}) WHERE ts < $end ORDER BY 1"
+# By uid: nothing else tells a measurement in a file from one in the lake.
+_BEFORE_AND_AFTER: Final = """
+    SELECT coalesce(g.uid, c.uid), coalesce(g.account_id, c.account_id), coalesce(g.ts, c.ts),
+        CASE WHEN g.uid IS NOT NULL THEN g END, CASE WHEN c.uid IS NOT NULL THEN c END
+    FROM ({gone}) AS g FULL JOIN ({came}) AS c ON g.uid = c.uid
+    ORDER BY 3, 1 LIMIT {limit:d}"""
+_NO_ROWS: Final = """
+    SELECT NULL::VARCHAR AS uid, NULL::VARCHAR AS account_id, NULL::TIMESTAMP AS ts WHERE false"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +89,24 @@ def accounts_before(connection: duckdb.DuckDBPyConnection, rows: str, end: datet
     """The accounts that have rows of a query before an instant: their values may hold until then."""
     query = _HOLDING.replace("{rows}", rows)
     return [row[0] for row in connection.execute(query, {"end": naive(end)}).fetchall()]
+
+
+def rows_before_and_after(
+    connection: duckdb.DuckDBPyConnection, change: MeterChange, snapshot: int, limit: int
+) -> list[tuple[Any, ...]]:
+    """The first measurements that change: uid, account, instant, and the rows before and after.
+
+    Args:
+        connection: Of the lake.
+        change: What changes.
+        snapshot: The snapshot that is changed.
+        limit: The largest number.
+    """
+    gone = came = _NO_ROWS
+    if change.gone and columns_at(connection, meter_table(change.meter_id), snapshot):
+        stored = rows_at(change.meter_id, snapshot)
+        gone = f"SELECT o.* FROM {stored} AS o SEMI JOIN {change.gone} USING (source, row, part)"
+    if change.came:
+        came = f"SELECT * FROM {change.came}"
+    query = _BEFORE_AND_AFTER.format(gone=gone, came=came, limit=limit)
+    return connection.execute(query).fetchall()
