@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from meterlake.console.margins import margins_of, measured
 from meterlake.console.month import growth
+from meterlake.console.shell.api import EVERY_MAX, rows_of
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.files import csv_file
 from meterlake.console.shell.page import Visit, locale_of, month_name, page, percent
@@ -97,24 +98,26 @@ async def show_revenue(visit: Visit) -> Response:
     reporting, before = visit.query("reporting"), month.moved(-1)
 
     async def rows(groups: str, first: Month, until: Month) -> list[dict[str, Any]]:
-        found = await visit.api.every(
+        # In one call: each sums all bills anew, however few rows it answers with.
+        answer = await visit.api.get(
             "/revenue",
             groups=groups,
             startMonth=first,
             endMonth=until,
             reportingCurrency=reporting,
+            pageSize=EVERY_MAX,
         )
-        return measured(found, reporting)
+        return rows_of(answer)
 
-    first = await visit.api.get(
-        "/revenue", groups="month", startMonth=month, endMonth=month, reportingCurrency=reporting
-    )
-    months, products, customers, earlier, currencies = await asyncio.gather(
+    of_months, *others, currencies = await asyncio.gather(
         rows("month", month.moved(1 - _MONTHS), month),
         rows("product", month, month),
         rows("customer", month, month),
         rows("customer", before, before),
         visit.api.every("/picklists/currency"),
+    )
+    months, products, customers, earlier = (
+        measured(each, reporting) for each in (of_months, *others)
     )
     tables = {"month": months, "product": products, "customer": customers}
     if visit.query("format") == "csv" and (table := visit.query("table")) in tables:
@@ -128,7 +131,7 @@ async def show_revenue(visit: Visit) -> Response:
         earlier=before,
         later=month.moved(1),
         reporting=reporting,
-        missing=first.get("missingRates", []),
+        missing=_without_rate(of_months, month) if reporting else [],
         currencies=sorted(
             {each.get("code") or each["name"] for each in currencies}
             | {each["currency"] for each in months}
@@ -143,6 +146,15 @@ async def show_revenue(visit: Visit) -> Response:
         concentration=concentration(customers),
         margins=await margins_of(visit, month, reporting, products, customers),
         growth=growth,
+    )
+
+
+def _without_rate(months: Iterable[dict[str, Any]], month: Month) -> list[str]:
+    """The currencies of a month that no rate converts."""
+    return sorted(
+        each["currency"]
+        for each in months
+        if each["month"] == str(month) and "reportingAmount" not in each
     )
 
 

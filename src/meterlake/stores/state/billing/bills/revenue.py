@@ -4,16 +4,16 @@ What balances and commitments pay of a bill is payment, so it takes nothing from
 charged ahead for them is revenue when they pay with it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from sqlalchemy import ColumnElement, Select, or_, select
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.values import wire
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stores.state.core.entity_history import stream_rows
 from meterlake.stores.state.core.reader import Reader
@@ -21,7 +21,20 @@ from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
 _APPROVED: Final = BillStatus.APPROVED.value
 _DRAWN: Final = frozenset({LineItemType.BALANCE_CONSUMED, LineItemType.COMMITMENT_CONSUMED})
-_AHEAD: Final = frozenset({LineItemType.BALANCE_FEE, LineItemType.COMMITMENT_FEE})
+_PREPAID: Final = _DRAWN | {LineItemType.BALANCE_FEE, LineItemType.COMMITMENT_FEE}
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    """What revenue needs of a line: a month has many, and most of what a line says is not read."""
+
+    converted_subtotal: Decimal
+    line_item_type: str | None = None
+    product_id: str | None = None
+    product_code: str | None = None
+    product_name: str | None = None
+
+
+_LINES: Final = msgspec.json.Decoder(_Line)
 
 
 class RevenueKey(NamedTuple):
@@ -88,11 +101,12 @@ def read_revenue(reader: Reader, asked: RevenueQuery) -> list[RevenueSum]:
     To tell products apart all lines are read, else only those of balances and commitments.
     """
     found: dict[RevenueKey, RevenueSum] = {}
-    if not asked.by_product:
-        for row in stream_rows(reader, select(*_BILL).where(*_conditions(reader, asked))):
-            _add(found, asked, row, {"convertedSubtotal": row.total}, is_counted=True)
-    for row in stream_rows(reader, _lines(reader, asked)):
-        _add(found, asked, row, wire.loads(row.line), is_counted=asked.by_product)
+    with exact():
+        if not asked.by_product:
+            for row in stream_rows(reader, select(*_BILL).where(*_conditions(reader, asked))):
+                _add(found, asked, row, _Line(Decimal(row.total)), is_counted=True)
+        for row in stream_rows(reader, _lines(reader, asked)):
+            _add(found, asked, row, _LINES.decode(row.line), is_counted=asked.by_product)
     return list(found.values())
 
 
@@ -100,11 +114,11 @@ def _add(
     found: dict[RevenueKey, RevenueSum],
     asked: RevenueQuery,
     row: Any,
-    line: Mapping[str, Any],
+    line: _Line,
     *,
     is_counted: bool,
 ) -> None:
-    """Add a line, or a bill as if it were one.
+    """Add a line, or a bill as if it were one; within `exact`.
 
     A line `is_counted` unless its bill has told already what is billed.
     """
@@ -112,23 +126,25 @@ def _add(
         row.currency,
         row.period if asked.by_month else None,
         row.account_id if asked.by_account else None,
-        line.get("productId") if asked.by_product else None,
+        line.product_id if asked.by_product else None,
     )
-    own = found.setdefault(key, RevenueSum(key))
-    amount, kind = Decimal(line["convertedSubtotal"]), line.get("lineItemType")
-    with exact():
-        earned = amount if is_counted else ZERO
-        own.billed += earned
+    own = found.get(key)
+    if own is None:
+        own = found[key] = RevenueSum(key)
+    amount, kind = line.converted_subtotal, line.line_item_type
+    earned = amount if is_counted else ZERO
+    own.billed += earned
+    if kind in _PREPAID:
+        earned -= amount
         if kind in _DRAWN:
             own.drawn -= amount
-        if kind in _AHEAD:
+        else:
             own.ahead += amount
-        if kind in _DRAWN | _AHEAD:
-            earned -= amount
-        own.approved += earned if row.status == _APPROVED else ZERO
+    if row.status == _APPROVED:
+        own.approved += earned
     own.bills += is_counted
     if asked.by_product:
-        own.product = line.get("productCode"), line.get("productName")
+        own.product = line.product_code, line.product_name
 
 
 _BILL: Final = (BILL.c.period, BILL.c.currency, BILL.c.status, BILL.c.total, BILL.c.account_id)
@@ -140,7 +156,7 @@ def _lines(reader: Reader, asked: RevenueQuery) -> Select[Any]:
         .join(BILL_LINE, BILL_LINE.c.bill_id == BILL.c.id)
         .where(*_conditions(reader, asked))
     )
-    return query if asked.by_product else query.where(or_(*map(_is_of, sorted(_DRAWN | _AHEAD))))
+    return query if asked.by_product else query.where(or_(*map(_is_of, sorted(_PREPAID))))
 
 
 def _is_of(kind: str) -> ColumnElement[bool]:
