@@ -251,6 +251,7 @@ async def show_month(visit: Visit) -> Response:
         with_buttons=with_buttons,
         growth=growth,
         statuses=statuses,
+        outdated=_words_of_outdated(closing),
         # Only where it is another amount than the bills come to.
         revenue={
             each["currency"]: each
@@ -270,6 +271,31 @@ async def show_month(visit: Visit) -> Response:
         earlier=month.moved(-1),
         later=month.moved(1),
     )
+
+
+def _words_of_outdated(closing: Mapping[str, Any]) -> str:
+    """How many bills have numbers of before something changed, and what makes them those of now."""
+    found = sum((Counter(each["outdated"]) for each in closing["totals"]), Counter[str]())
+    pending, approved = int(found["PENDING"]), int(found["APPROVED"])
+    if not pending + approved:
+        return ""
+    counts = [
+        counted(count, what)
+        for count, what in ((pending, "pending bill"), (approved, "approved bill"))
+        if count
+    ]
+    one = pending + approved == 1
+    said = [
+        (
+            f"{' and '.join(counts)} {'is' if one else 'are'} not calculated yet from what"
+            f" {'its' if one else 'their'} balances and commitments hold now."
+        )
+    ]
+    if pending:
+        said.append("“Make the bills again” does that for pending bills.")
+    if approved:
+        said.append("An approved one changes after its approval is taken back.")
+    return " ".join(said)
 
 
 def _points_at_approval(closing: Mapping[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from argon2 import PasswordHasher
@@ -10,6 +11,7 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.access import login
+from meterlake.pipeline.billing.balances import balances
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
@@ -18,6 +20,7 @@ from tests.bills import subscribe
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import HEADER, configure, csv_row
 from tests.people import allow
+from tests.sent_bills import account_id, create
 
 PAGE = f"{CONSOLE}/months/{MONTH}"
 
@@ -126,6 +129,41 @@ def test_usage_before_a_plan_leads_to_the_day_on_which_the_plan_begins(tmp_path)
         assert "without a price: used before the plan began on 19 Sep 2026" in ada.text
         assert re.search(r'/plans">Begin the plan earlier<', ada.page.text)
         assert "Attach a plan" not in ada.text
+
+
+def test_a_month_says_which_bills_wait_for_a_calculation_and_what_does_it(tmp_path):
+    times = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
+    with a_console(tmp_path) as found:
+        organization = found.home.organization
+        bill(organization, Month.parse(MONTH), approve=True, accounts=["bolt"])
+        for account in ("acme", "bolt"):
+            held = create(
+                found.home,
+                "balances",
+                code=f"ahead-{account}",
+                name="Ahead",
+                accountId=account_id(found.home, account),
+                currency="USD",
+                **times,
+            )
+            booked = {"amount": Decimal(2), "appliedDate": times["startDate"]}
+            balances.create_transaction(organization, "test", held["id"], booked)
+        found.join("ada@example.com", allow())
+        ada = found.browser("ada@example.com")
+        before = ada.go(PAGE)
+        bill(organization, Month.parse(MONTH), accounts=["acme"])
+        between = ada.go(PAGE)
+        bill(organization, Month.parse(MONTH))
+        after = ada.go(PAGE)
+
+    not_yet = "not calculated yet from what"
+    assert (
+        f"1 pending bill and 1 approved bill are {not_yet} their balances and commitments hold now."
+        " “Make the bills again” does that for pending bills."
+        " An approved one changes after its approval is taken back."
+    ) in before
+    assert f"1 approved bill is {not_yet} its balances" in between
+    assert not_yet not in after
 
 
 @pytest.mark.long

@@ -83,7 +83,8 @@ class ClosingBillResponse(Value):
 class ClosingTotalResponse(Value):
     """What all bills of the month in one currency come to, and how many there are by status.
 
-    `before` is what those of the month before come to.
+    `before` is what those of the month before come to. `outdated` counts the bills that would draw
+    something else from balances or commitments if they were calculated again, by status.
     """
 
     currency: Text
@@ -91,6 +92,7 @@ class ClosingTotalResponse(Value):
     total: Number
     before: Number
     statuses: dict[str, Integer]
+    outdated: dict[str, Integer]
 
 
 class ClosingLeftResponse(Value):

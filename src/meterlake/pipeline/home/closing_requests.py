@@ -185,6 +185,10 @@ def _totals(organization: Organization, month: Month) -> list[Document]:
             BillStatus.APPROVED.value: now.approved - now.locked,
             _LOCKED: now.locked,
         }
+        outdated = {
+            BillStatus.PENDING.value: now.outdated,
+            BillStatus.APPROVED.value: now.outdated_approved,
+        }
         totals.append(
             {
                 "currency": currency,
@@ -192,6 +196,7 @@ def _totals(organization: Organization, month: Month) -> list[Document]:
                 "total": now.total,
                 "before": earlier[currency].total if currency in earlier else ZERO,
                 "statuses": {name: count for name, count in statuses.items() if count},
+                "outdated": {name: count for name, count in outdated.items() if count},
             }
         )
     return totals

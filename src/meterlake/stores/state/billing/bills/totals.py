@@ -56,6 +56,8 @@ class MonthTotal(NamedTuple):
         total: What all of them come to.
         approved_total: What those come to that are approved.
         locked: how many of the approved ones are locked.
+        outdated: How many pending ones would draw something else if they were calculated again.
+        outdated_approved: How many approved ones would, of those that are not locked.
     """
 
     month: str
@@ -65,13 +67,14 @@ class MonthTotal(NamedTuple):
     total: Decimal
     approved_total: Decimal
     locked: int = 0
+    outdated: int = 0
+    outdated_approved: int = 0
 
 
 def read_month_totals(reader: Reader, month: str | None = None) -> list[MonthTotal]:
     """The totals of a month, or of all, the newest first, by currency."""
-    query = select(
-        BILL.c.period, BILL.c.currency, BILL.c.status, BILL.c.total, BILL.c.locked
-    ).where(BILL.c.org == reader.org_id)
+    columns = ("period", "currency", "status", "total", "locked", "outdated_by")
+    query = select(*(BILL.c[name] for name in columns)).where(BILL.c.org == reader.org_id)
     if month is not None:
         query = query.where(BILL.c.period == month)
     found: dict[tuple[str, str], MonthTotal] = {}
@@ -79,6 +82,7 @@ def read_month_totals(reader: Reader, month: str | None = None) -> list[MonthTot
         for row in reader.connection.execute(query):
             key, amount = (row.period, row.currency), Decimal(row.total)
             is_approved = row.status == BillStatus.APPROVED.value
+            is_outdated = row.outdated_by is not None and not row.locked
             own = found.get(key) or MonthTotal(*key, 0, 0, ZERO, ZERO)
             found[key] = MonthTotal(
                 *key,
@@ -87,6 +91,8 @@ def read_month_totals(reader: Reader, month: str | None = None) -> list[MonthTot
                 own.total + amount,
                 own.approved_total + (amount if is_approved else ZERO),
                 own.locked + bool(row.locked),
+                own.outdated + (is_outdated and not is_approved),
+                own.outdated_approved + (is_outdated and is_approved),
             )
     by_currency = sorted(found.values(), key=lambda each: each.currency)
     return sorted(by_currency, key=lambda each: each.month, reverse=True)
