@@ -11,8 +11,8 @@ from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.home.alerts import check_alerts
-from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.reporting import report
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 
 
 @retrying("check {org}")

@@ -19,10 +19,10 @@ from flows.fan_out import label_run_of
 from flows.outcome import Row, told
 from flows.parameters import Home, MonthName, RunnerName, kept_open
 from meterlake.cli.export.documents import resolve_closing_exports
+from meterlake.pipeline.closing.close_month import Closing
+from meterlake.pipeline.closing.closing_bills import check_shown
+from meterlake.pipeline.closing.closing_steps import check_backfills, check_duration
 from meterlake.pipeline.config.months import month_named, month_text
-from meterlake.pipeline.home.closing import Closing
-from meterlake.pipeline.home.closing_bills import check_shown
-from meterlake.pipeline.home.closing_steps import check_backfills, check_duration
 
 AUTHOR: Final = "flow"
 

@@ -21,9 +21,9 @@ from flows.parameters import Home
 from flows.publish import publish
 from flows.upload_due import upload_due
 from flows.waiting import wait_for_review
-from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
-from meterlake.pipeline.home.closing_bills import carry_out_review, make_bills, reject_bills
-from meterlake.pipeline.home.closing_steps import submit_closing_export
+from meterlake.pipeline.closing.close_month import Closing, ClosingStep, Rejected
+from meterlake.pipeline.closing.closing_bills import carry_out_review, make_bills, reject_bills
+from meterlake.pipeline.closing.closing_steps import submit_closing_export
 from meterlake.pipeline.ingest.expected_files import missing_files
 
 

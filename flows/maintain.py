@@ -10,7 +10,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.home.maintain import maintain as maintain_lake
+from meterlake.pipeline.maintenance.maintain import maintain as maintain_lake
 
 
 @retrying("maintain the lake of {org}")

@@ -19,10 +19,10 @@ import duckdb
 from meterlake.cli.export.documents import resolve_closing_exports
 from meterlake.model.values.period import Month, zone
 from meterlake.model.work.export_request import ExportRequest
-from meterlake.pipeline.home.closing import Closing, ClosingStep
-from meterlake.pipeline.home.closing_bills import reject_bills
-from meterlake.pipeline.home.closing_steps import close_month
-from meterlake.pipeline.home.reopening import Reopened, reopen_month
+from meterlake.pipeline.closing.close_month import Closing, ClosingStep
+from meterlake.pipeline.closing.closing_bills import reject_bills
+from meterlake.pipeline.closing.closing_steps import close_month
+from meterlake.pipeline.closing.reopening import Reopened, reopen_month
 from meterlake.pipeline.publish.run import publish
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import price_egress, subscribe

@@ -20,7 +20,7 @@ from meterlake.model.bills.statement_content import (
 from meterlake.model.catalog.catalog import Reduce
 from meterlake.model.values.period import Period
 from meterlake.stages.document.document import build_document
-from meterlake.stages.document.facts import DocumentFacts
+from meterlake.stages.document.document_data import DocumentFacts
 
 PARTY = DocumentParty(name="Acme", code="acme", address=[], email=None, taxId=None, fields={})
 BILL = {

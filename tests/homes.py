@@ -19,12 +19,12 @@ from meterlake.model.measurements.mapping import Mapping
 from meterlake.model.measurements.measurement import Category, Field, MeterFields, Origin
 from meterlake.model.measurements.receipt import Delivery, Receipt
 from meterlake.model.resources.proposal import Document
-from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.move_lake import shard_lake
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
 from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.maintenance.move_lake import shard_lake
 from meterlake.settings import Settings
 from meterlake.stores import Organization, Stores, open_stores
 from tests.databases import copy_home, current_database, lake_shards, state_of

@@ -4,7 +4,7 @@ import shutil
 from datetime import UTC, datetime
 
 from meterlake.model.resources.proposal import Document
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import Initialized, init_home, initialize
 from meterlake.pipeline.ingest.drop_folder import DropFolder
 from meterlake.settings import Settings

@@ -23,7 +23,7 @@ from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.ids import derived_id
 from meterlake.settings import Settings
 from meterlake.stages.config.check import check
-from meterlake.stages.config.propose import propose
+from meterlake.stages.config.diff import propose
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import State
 from meterlake.stores.state.core.engine import sqlite_url

@@ -1,6 +1,6 @@
 """The worker's rounds, one at a time, in the test's own process."""
 
-from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import Loop, Round

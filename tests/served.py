@@ -21,7 +21,7 @@ from meterlake.api.app import create_app
 from meterlake.api.server.protocol import TimedProtocol
 from meterlake.console.app import ROUTES
 from meterlake.model.resources.proposal import Document
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import Initialized, initialize
 from meterlake.settings import Settings
 from meterlake.stores import Organization, Stores, open_stores

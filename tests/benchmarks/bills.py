@@ -42,7 +42,7 @@ from meterlake.pipeline.billing.calculation.preview import preview
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores

@@ -37,9 +37,9 @@ from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer.explore import explore
-from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.pipeline.usage.aggregate import calculate
 from meterlake.stages.ingest.validate.parse_columns import uid_hashes
 from meterlake.stores import Organization

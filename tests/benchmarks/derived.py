@@ -42,7 +42,7 @@ def ingest(path: Path, calculations: tuple[str, ...]) -> float:
     """The seconds that it takes to ingest a file into an empty home."""
     from meterlake.model.measurements.receipt import Delivery
     from meterlake.model.resources.proposal import Document
-    from meterlake.pipeline.config.configure import apply
+    from meterlake.pipeline.config.apply_configuration import apply
     from meterlake.pipeline.home.setup import initialize
     from meterlake.pipeline.ingest.run import ingest_file
     from meterlake.settings import Settings

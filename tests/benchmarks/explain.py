@@ -26,7 +26,7 @@ from sqlalchemy import text
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, open_explanation
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

@@ -29,7 +29,7 @@ from meterlake.model.configuration.queries import UsageQueryRequest
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.problems import read
 from meterlake.model.values.sql import quote
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.explorer.explore import explore
 from meterlake.pipeline.home.setup import Initialized, initialize
 from meterlake.settings import Settings

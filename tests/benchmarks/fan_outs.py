@@ -41,7 +41,7 @@ from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.home.organizations import aggregate_organizations
 from meterlake.pipeline.home.setup import initialize

@@ -22,7 +22,7 @@ from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.sql import quote
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.settings import Settings

@@ -62,7 +62,7 @@ def make_home(home: Path) -> dict[str, str]:
     """A home with the sample configuration and every account that the files name; who may call."""
     import sample_data
     from meterlake.model.values.ids import derived_id
-    from meterlake.pipeline.config.configure import apply, read_documents
+    from meterlake.pipeline.config.apply_configuration import apply, read_documents
     from meterlake.pipeline.home.setup import initialize
     from meterlake.settings import Settings
     from meterlake.stores.state.core.auto_accounts import create_auto_accounts
@@ -81,7 +81,7 @@ def make_home(home: Path) -> dict[str, str]:
 def subscribe_all(home: Path, accounts: int) -> None:
     """Put every account on a plan of the sample configuration."""
     from meterlake.model.resources.proposal import Document
-    from meterlake.pipeline.config.configure import apply
+    from meterlake.pipeline.config.apply_configuration import apply
 
     plans = [
         {

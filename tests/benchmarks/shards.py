@@ -16,9 +16,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from meterlake.model.measurements.receipt import Delivery
-from meterlake.pipeline.home.move_lake import shard_lake
 from meterlake.pipeline.ingest import run as runs
 from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.maintenance.move_lake import shard_lake
 from meterlake.stores.lake.lake import Lake
 from tests.homes import HEADER, csv_row, new_home, open_home
 

@@ -66,7 +66,7 @@ def serving(home: Path, *arguments: str) -> Iterator[dict[str, Any]]:
 def made_home(home: Path) -> Any:
     """A home with a meter and an account, and who may call."""
     from meterlake.model.resources.proposal import Document
-    from meterlake.pipeline.config.configure import apply
+    from meterlake.pipeline.config.apply_configuration import apply
     from meterlake.pipeline.home.setup import initialize
     from meterlake.settings import Settings
     from meterlake.stores import open_stores

@@ -41,7 +41,7 @@ from meterlake.model.resources.proposal import Document
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import Month, zone
 from meterlake.model.values.sql import quote
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.usage.meter_rollup import aggregate_meters
 from meterlake.settings import Settings

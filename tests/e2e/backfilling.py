@@ -7,7 +7,7 @@ from meterlake.model.values.period import Period
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from tests.homes import HEADER, Home, configure, csv_row
 
 DATA = HEADER + "".join(csv_row(f"u{n}", n) for n in range(1, 5)) + csv_row("bad", "NaN")

@@ -24,7 +24,7 @@ from meterlake.pipeline.billing.jobs.jobs import bill, create, run_bill_job
 from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
-from meterlake.pipeline.home.maintain import remove_stale
+from meterlake.pipeline.maintenance.maintain import remove_stale
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.lake import quantities
 from meterlake.stores.state import Job

@@ -10,8 +10,8 @@ from meterlake.pipeline.backfill import Order, background
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.pipeline.home.alerts import check_alerts
-from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.ingest.uploads import announce, get_job, settle
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.stores.state.core.pages import Page
 from tests.homes import HEADER, Home, csv_row
 

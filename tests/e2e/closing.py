@@ -9,16 +9,16 @@ from typing import Any
 
 from meterlake.model.values.period import Month, zone
 from meterlake.model.work.jobs import JobKind
-from meterlake.pipeline.home.closing import OPERATIONS, Closing
-from meterlake.pipeline.home.closing_bills import reject_shown
-from meterlake.pipeline.home.closing_requests import (
+from meterlake.pipeline.closing.close_month import OPERATIONS, Closing
+from meterlake.pipeline.closing.closing_bills import reject_shown
+from meterlake.pipeline.closing.closing_requests import (
     CLOSING_STEPS,
     ClosingAction,
     ClosingRequest,
     describe_closing,
     submit_closing,
 )
-from meterlake.pipeline.home.reopening import reopen_month
+from meterlake.pipeline.closing.reopening import reopen_month
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.bills import price_egress, subscribe

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meterlake.pipeline.home.move_lake import shard_lake
+from meterlake.pipeline.maintenance.move_lake import shard_lake
 from tests.homes import Home
 
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import make_url
 
 from meterlake.cli import run
-from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.settings import as_environment
 from tests.commands import api_server, drain, wait_until, worker
 from tests.databases import NUMBERS, administrate, adopt_files, new_database

@@ -19,7 +19,7 @@ from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.export.verify import verify
-from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.databases import copy_home

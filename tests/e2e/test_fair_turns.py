@@ -21,8 +21,8 @@ from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox import add_inbox
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.uploads import announce, get_job
-from meterlake.pipeline.jobs import turns
-from meterlake.pipeline.jobs.turns import give_turns
+from meterlake.pipeline.jobs import fair_turns
+from meterlake.pipeline.jobs.fair_turns import give_turns
 from meterlake.stores import open_stores
 from meterlake.stores.state.ingest.inboxes import Afterwards
 from tests.homes import EGRESS, HEADER, configure, csv_row, gz, settings
@@ -177,7 +177,7 @@ def test_one_large_file_of_another_organization_is_not_waited_for(tmp_path, cont
 @pytest.mark.long
 def test_with_one_thread_a_turn_ends_between_two_files(tmp_path, monkeypatch):
     """No more files of a greedy organization come before a small one's than its turn holds."""
-    monkeypatch.setattr(turns, "TURN_S", 0.05)
+    monkeypatch.setattr(fair_turns, "TURN_S", 0.05)
     options = settings(tmp_path / "home", organizations_at_once=1)
     greedy, small = (initialize(options, name).org_id for name in ("Greedy", "Small"))
     worked: list[str] = []

@@ -16,7 +16,7 @@ from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.catalog.lookups import LookupTable, LookupTableRevision
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.period import Month
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder

@@ -32,7 +32,7 @@ from meterlake.pipeline.billing.balances.ended_balances import settle_ended_bala
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.verification.ledger_check import check_ledger, write_beancount
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
-from meterlake.pipeline.config.configure import apply, export, read_documents
+from meterlake.pipeline.config.apply_configuration import apply, export, read_documents
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder

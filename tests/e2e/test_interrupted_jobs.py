@@ -24,8 +24,12 @@ from meterlake.model.work.export_request import ExportRequest, Source
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill import Order, background
 from meterlake.pipeline.billing.jobs.jobs import bill, create
+from meterlake.pipeline.closing.closing_requests import (
+    ClosingAction,
+    ClosingRequest,
+    submit_closing,
+)
 from meterlake.pipeline.export.run import submit_export
-from meterlake.pipeline.home.closing_requests import ClosingAction, ClosingRequest, submit_closing
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.ingest import uploads
 from meterlake.pipeline.jobs.file_jobs import key

@@ -9,7 +9,7 @@ import pytest
 
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.billing.bills import delete_bill
-from meterlake.stages.events.hand_over import BILL_DELETED
+from meterlake.stages.events.integration_deliveries import BILL_DELETED
 from meterlake.stores.state.billing.stored_bills import LineContent
 from tests.deliveries import runs_of
 from tests.doubles.receivers import running_receiver

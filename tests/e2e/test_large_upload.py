@@ -17,8 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.uploads import announce, get_job
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.stores import open_stores
 from tests.doubles.gcs import service_account
 from tests.homes import ndjson, new_home, settings, wire_row

@@ -35,7 +35,7 @@ with open_home(Path(sys.argv[1]), sys.argv[2]) as home:
     if verb == "ingest":
         home.work()
     elif verb == "maintain":
-        from meterlake.pipeline.home.maintain import maintain
+        from meterlake.pipeline.maintenance.maintain import maintain
         maintain(home.organization, kept_for=timedelta(hours=1))
     elif verb in ("apply", "revert"):
         from meterlake.pipeline import backfill

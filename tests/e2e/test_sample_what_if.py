@@ -11,7 +11,7 @@ import pytest
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
-from meterlake.pipeline.config.configure import export
+from meterlake.pipeline.config.apply_configuration import export
 from meterlake.pipeline.home.sample import create_sample
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder

@@ -12,7 +12,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.documents import parse
 from meterlake.model.values.period import Month
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder

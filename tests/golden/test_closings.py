@@ -11,7 +11,7 @@ import pytest
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Conflict
 from meterlake.pipeline.billing.late_usage.lists import list_late
-from meterlake.pipeline.home.closing import ClosingStep
+from meterlake.pipeline.closing.close_month import ClosingStep
 from meterlake.stores.state.billing.bills import bills
 from tests.closing_world import a_month_to_close
 from tests.homes import HEADER

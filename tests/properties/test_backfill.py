@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from tests.homes import HEADER, csv_row, new_home, open_home
 
 uids = st.sampled_from(["", *"abcd"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.errors import Invalid
 from meterlake.model.resources.proposal import Document
+from meterlake.pipeline.config.apply_configuration import ChangeAction, apply, export
 from meterlake.pipeline.config.change_proposals import (
     ChangeOrder,
     apply_proposal,
@@ -16,7 +17,6 @@ from meterlake.pipeline.config.change_proposals import (
     propose_change_set,
     show_proposal,
 )
-from meterlake.pipeline.config.configure import ChangeAction, apply, export
 from tests.homes import a_home
 from tests.organizations import new_organization
 from tests.properties.test_configuration import organizations

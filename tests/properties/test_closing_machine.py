@@ -26,9 +26,9 @@ from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.bills.requests import BillStatus
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.late_usage.lists import list_late
-from meterlake.pipeline.home.bill_review import review_bills
-from meterlake.pipeline.home.closing import ClosingStep, Rejected
-from meterlake.pipeline.home.closing_bills import NotReviewed, NotShown, carry_out_review
+from meterlake.pipeline.closing.bill_review import review_bills
+from meterlake.pipeline.closing.close_month import ClosingStep, Rejected
+from meterlake.pipeline.closing.closing_bills import NotReviewed, NotShown, carry_out_review
 from meterlake.stores.state.billing.bills import bills
 from tests.closing_world import ACCOUNTS, ClosingWorld, MonthBillState, a_month_to_close
 from tests.homes import HEADER

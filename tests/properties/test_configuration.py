@@ -13,10 +13,10 @@ from meterlake.model.resources import BY_NAME
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import wire
 from meterlake.model.values.documents import parse, to_yaml
-from meterlake.pipeline.config.configure import ChangeAction, apply, export
+from meterlake.pipeline.config.apply_configuration import ChangeAction, apply, export
 from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe_all
-from meterlake.stages.config.propose import propose
+from meterlake.stages.config.diff import propose
 from meterlake.stages.config.reference.schema import configuration_schema
 from tests.organizations import after, empty, new_organization, open_state
 

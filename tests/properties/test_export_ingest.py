@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export
-from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import aggregation
 from tests.homes import ACCOUNTS, Home, a_home, configure, ndjson

@@ -27,9 +27,9 @@ from meterlake.pipeline.billing import run as billing
 from meterlake.pipeline.billing.jobs.jobs import bill as bill_month
 from meterlake.pipeline.export import run as exporting
 from meterlake.pipeline.export.verify import verify
-from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.pipeline.ingest.uploads import ingest_uploads
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.pipeline.usage.aggregate import aggregate as aggregate_month
 from meterlake.stores.lake.quantities import newest_rows
 from meterlake.stores.lake.quantity_runs import RunKey

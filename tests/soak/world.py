@@ -10,7 +10,7 @@ from typing import Any, Final
 from cryptography.fernet import Fernet
 
 from meterlake.model.resources.proposal import Document
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from meterlake.api.entities import filters, resource_ref, searched_page
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
-from meterlake.api.server.visible import permit
+from meterlake.api.server.readable_fields import permit
 from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.catalog.pricing import Plan

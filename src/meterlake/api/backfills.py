@@ -11,7 +11,7 @@ from meterlake.api.entities import ordered_page
 from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
 from meterlake.api.server import body
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
-from meterlake.api.server.visible import permit, permit_each, permit_sum, visible_rows
+from meterlake.api.server.readable_fields import permit, permit_each, permit_sum, visible_rows
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
 from meterlake.model.values.period import format_instant
 from meterlake.model.values.problems import read, suggest_name, unknown_names

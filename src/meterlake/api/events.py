@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from meterlake.api.responses.integrations import EvaluateCalculationRequest
 from meterlake.api.server.call import ORGANIZATION, PAGE_DEFAULT, Call, Handler, Operation
-from meterlake.api.server.visible import permit
+from meterlake.api.server.readable_fields import permit
 from meterlake.model.values.problems import read
 from meterlake.pipeline.events import events
 from meterlake.stores.state.core.pages import Page

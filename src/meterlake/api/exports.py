@@ -7,7 +7,7 @@ from typing import Any, Final
 from meterlake.api.entities import ordered_page, resource_ref
 from meterlake.api.server import downloads
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
-from meterlake.api.server.visible import permit, permit_sum
+from meterlake.api.server.readable_fields import permit, permit_sum
 from meterlake.model.configuration.exports import (
     ExportDestination,
     ExportSchedule,

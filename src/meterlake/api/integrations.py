@@ -8,7 +8,7 @@ from typing import Any, Final
 from meterlake.api.billing.bills import RESOURCE as BILL_RESOURCE
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
-from meterlake.api.server.visible import RETRIEVE, permit, permit_each, visible_rows
+from meterlake.api.server.readable_fields import RETRIEVE, permit, permit_each, visible_rows
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import (
     IntegrationConfig,

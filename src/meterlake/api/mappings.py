@@ -10,7 +10,7 @@ from meterlake.api.server import body
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.model.errors import Invalid
 from meterlake.model.measurements.mapping import parse_mapping
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.ingest.mapping_trial import describe_trial, try_mapping

@@ -12,7 +12,7 @@ from meterlake.api.server import body
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.measurements.editable_row import members_of
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.ingest import rejected_rows

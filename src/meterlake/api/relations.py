@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from meterlake.api.server.call import ORGANIZATION, Call, Operation
-from meterlake.api.server.visible import permit_each, visible_rows
+from meterlake.api.server.readable_fields import permit_each, visible_rows
 from meterlake.model.configuration.permissions import ANYTHING
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import relations

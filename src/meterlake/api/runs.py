@@ -6,7 +6,7 @@ from typing import Any, Final
 from meterlake.api.entities import ordered_page
 from meterlake.api.exports import permit_exports
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
-from meterlake.api.server.visible import RETRIEVE, with_author_names
+from meterlake.api.server.readable_fields import RETRIEVE, with_author_names
 from meterlake.model.errors import Forbidden, Invalid, NotFound
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.export import jobs as export_jobs

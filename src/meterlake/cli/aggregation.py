@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.cli.shell.output import error_line
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

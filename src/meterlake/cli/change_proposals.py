@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.shell.file_problems import show_problems
 from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def propose(
         name: What people call the proposal; no other open one has the name.
         reason: Why you propose it.
     """
-    from meterlake.pipeline.config.configure import read_documents
+    from meterlake.pipeline.config.apply_configuration import read_documents
 
     documents: list[Document] = []
     try:

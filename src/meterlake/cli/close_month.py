@@ -10,7 +10,7 @@ from meterlake.cli.shell.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Optio
 from meterlake.model.errors import Invalid, Required
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.home.closing import Closing
+    from meterlake.pipeline.closing.close_month import Closing
 
 Text = Annotated[str | None, Parameter(show_default=False)]
 Patterns = Annotated[
@@ -112,11 +112,11 @@ def close_month(
         month: Such as 2026-10; or `last` or `current`.
     """
     from meterlake.cli.export.documents import resolve_closing_exports
+    from meterlake.pipeline.closing.close_month import Closing
+    from meterlake.pipeline.closing.closing_bills import begin_review_again, check_shown
+    from meterlake.pipeline.closing.closing_steps import check_backfills
+    from meterlake.pipeline.closing.closing_steps import close_month as go_on
     from meterlake.pipeline.config.months import month_named
-    from meterlake.pipeline.home.closing import Closing
-    from meterlake.pipeline.home.closing_bills import begin_review_again, check_shown
-    from meterlake.pipeline.home.closing_steps import check_backfills
-    from meterlake.pipeline.home.closing_steps import close_month as go_on
 
     _check_options(expected, decision)
     with options.open() as organization:
@@ -147,7 +147,7 @@ def close_month(
 
 
 def _check_options(expected: ExpectedFiles, decision: ClosingDecision) -> None:
-    from meterlake.pipeline.home.closing_steps import check_duration
+    from meterlake.pipeline.closing.closing_steps import check_duration
 
     _refuse_together(decision)
     for name, reason in (("--reject", decision.reject), ("--reason", decision.reason)):
@@ -181,7 +181,7 @@ def _refuse_together(decision: ClosingDecision) -> None:
 
 
 def _reject(closing: "Closing", decision: ClosingDecision) -> None:
-    from meterlake.pipeline.home.closing_bills import reject_bills
+    from meterlake.pipeline.closing.closing_bills import reject_bills
 
     if decision.reject is not None:
         reject_bills(closing, decision.reject)
@@ -189,7 +189,7 @@ def _reject(closing: "Closing", decision: ClosingDecision) -> None:
 
 def _reopen(closing: "Closing", reason: str, options: Options) -> None:
     """Open a month again, and say what that took back and what it could not."""
-    from meterlake.pipeline.home.reopening import reopen_month
+    from meterlake.pipeline.closing.reopening import reopen_month
 
     done = reopen_month(closing, reason)
     if options.json:
@@ -220,8 +220,8 @@ def _only(number: int, text: str) -> list[str]:
 
 
 def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
-    from meterlake.pipeline.home.bill_review import late_files_error
-    from meterlake.pipeline.home.closing import ClosingStep
+    from meterlake.pipeline.closing.bill_review import late_files_error
+    from meterlake.pipeline.closing.close_month import ClosingStep
     from meterlake.pipeline.ingest.expected_files import missing_files
 
     if ClosingStep.FILES in closing.outcomes():
@@ -235,7 +235,7 @@ def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
 
 
 def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> None:
-    from meterlake.pipeline.home.closing import ClosingStep
+    from meterlake.pipeline.closing.close_month import ClosingStep
 
     done = closing.outcomes()
     # A month that an earlier version closed has no other steps any more.
@@ -278,8 +278,8 @@ def _show_review(closing: "Closing", options: Options) -> None:
     """Show the bills and what is open about them: from now on somebody may approve them."""
     from meterlake.cli.billing.review import show_review
     from meterlake.cli.shell.amounts import AmountText
-    from meterlake.pipeline.home.bill_review import review_bills
-    from meterlake.pipeline.home.closing_bills import bills_of_month
+    from meterlake.pipeline.closing.bill_review import review_bills
+    from meterlake.pipeline.closing.closing_bills import bills_of_month
 
     bills = bills_of_month(closing)
     found = review_bills(closing.organization, closing.month)
@@ -302,7 +302,7 @@ def _show_review(closing: "Closing", options: Options) -> None:
 
 def _show_left(closing: "Closing", options: Options) -> None:
     """Show approved and locked bills that would be others: closing the month leaves them alone."""
-    from meterlake.pipeline.home.closing import ClosingStep
+    from meterlake.pipeline.closing.close_month import ClosingStep
 
     left = closing.outcomes()[ClosingStep.BILL].get("left", ())
     rows = [{"type": "left", **each} for each in left]

@@ -16,12 +16,12 @@ from meterlake.cli.shell.file_problems import show_problems
 from meterlake.cli.shell.options import NO_OPTIONS, NOBODY, Options
 from meterlake.cli.shell.output import confirm, require_somebody
 from meterlake.model.errors import Invalid, MeterlakeError
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
     from meterlake.model.resources.proposal import Document
-    from meterlake.pipeline.config.configure import EntityChange
+    from meterlake.pipeline.config.apply_configuration import EntityChange
     from meterlake.stores import Organization
 
 # More entities than these are counted by kind; --wide lists them.
@@ -67,16 +67,16 @@ def apply(
         yes: Prune without asking, in scripts.
         allow_unknown: Ignore unknown names within entities, instead of refusing them.
     """
-    from meterlake.pipeline.config import configure
+    from meterlake.pipeline.config import apply_configuration
     from meterlake.pipeline.config.duckdb_rules import guard_measured
     from meterlake.pipeline.config.webhook_addresses import address_policy
     from meterlake.stores.custom_sql import limits_of
 
     documents: list[Document] = []
     try:
-        documents += configure.read_documents(paths)
+        documents += apply_configuration.read_documents(paths)
         with options.open() as organization:
-            apply_options = configure.ApplyOptions(
+            apply_options = apply_configuration.ApplyOptions(
                 dry_run=dry_run,
                 allow_unknown=allow_unknown,
                 prune=prune,
@@ -84,7 +84,9 @@ def apply(
                 limits=limits_of(organization.settings),
                 addresses=address_policy(organization.settings),
             )
-            work = partial(configure.apply, organization.state, organization.id, documents)
+            work = partial(
+                apply_configuration.apply, organization.state, organization.id, documents
+            )
             author = NOBODY
             if options.as_ is not None and not dry_run:
                 planned = work(author, replace(apply_options, dry_run=True))
@@ -147,13 +149,13 @@ def export(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake config export > configuration.yaml`
     """
-    from meterlake.pipeline.config import configure
+    from meterlake.pipeline.config import apply_configuration
 
     with options.open() as organization:
         if options.json:
-            options.output.line(configure.export(organization.state, organization.id))
+            options.output.line(apply_configuration.export(organization.state, organization.id))
         else:
-            sys.stdout.write(configure.export_yaml(organization.state, organization.id))
+            sys.stdout.write(apply_configuration.export_yaml(organization.state, organization.id))
 
 
 def schema() -> None:

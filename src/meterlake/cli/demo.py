@@ -20,7 +20,7 @@ from meterlake.cli.shell.next_steps import note_home
 from meterlake.cli.shell.output import Output
 from meterlake.cli.shell.signals import run_flow_module
 from meterlake.model.errors import Conflict, Invalid
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
@@ -210,11 +210,13 @@ def _play(settings: "Settings", output: StepOutput) -> None:
 
 def _configure(stage: Stage) -> None:
     import sample_data
-    from meterlake.pipeline.config import configure
+    from meterlake.pipeline.config import apply_configuration
 
     stage.output.begin("config", "Configuration as code: products, meters, prices, accounts")
-    documents = configure.read_documents([sample_data.CONFIGURATION])
-    changes = configure.apply(stage.organization.state, stage.organization.id, documents, "demo")
+    documents = apply_configuration.read_documents([sample_data.CONFIGURATION])
+    changes = apply_configuration.apply(
+        stage.organization.state, stage.organization.id, documents, "demo"
+    )
     counts: dict[str, int] = {}
     for change in changes:
         counts[change.kind] = counts.get(change.kind, 0) + 1

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from meterlake.cli.shell.options import NO_OPTIONS, Options
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 LISTED: Final = ("!table", "revision", "status", "itemCount=items", "?meters")
 _CHANGE: Final = ("config:update", "lookuptablerevision")

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from meterlake.cli.change_proposals import propose_documents
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

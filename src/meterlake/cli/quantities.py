@@ -9,9 +9,9 @@ from meterlake.cli.shell.output import Output
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Reduce
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.usage.quantity import Pooled, quantity_unit
-from meterlake.model.values.counted import counted
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.plurals import counted
 from meterlake.pipeline.usage.aggregate import AggregateResult
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.state import State

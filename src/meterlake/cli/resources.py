@@ -20,7 +20,7 @@ from meterlake.model.errors import Invalid, MeterlakeError, Required, StillRefer
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
     from meterlake.model.resources import Resource
-    from meterlake.pipeline.config.configure import FieldDifference
+    from meterlake.pipeline.config.apply_configuration import FieldDifference
     from meterlake.pipeline.config.entities import Document
     from meterlake.stores import Organization
 
@@ -491,7 +491,7 @@ def _read_file(name: str | None) -> "Document":
         NotFound: There is no such file.
         Invalid: It holds no fields.
     """
-    from meterlake.pipeline.config.configure import read_document
+    from meterlake.pipeline.config.apply_configuration import read_document
 
     return {} if name is None else read_document(name, sys.stdin.buffer)
 

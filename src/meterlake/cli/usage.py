@@ -14,7 +14,7 @@ from meterlake.cli.shell.options import (
 )
 from meterlake.cli.shell.output import error_line, show_organizations
 from meterlake.model.errors import Invalid
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.quantities import QuantityNames

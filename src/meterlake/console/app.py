@@ -11,7 +11,7 @@ from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
 from meterlake.console import month, revenue, runs, search, settings, usage
 from meterlake.console.access import access
-from meterlake.console.bills import bill, bill_lines, bills, documents, letter, recalculation
+from meterlake.console.bills import bill, bill_lines, bills, documents, email_text, recalculation
 from meterlake.console.catalogue import catalogue
 from meterlake.console.customers import customers
 from meterlake.console.data_in import backfills, data_in
@@ -95,7 +95,7 @@ ROUTES: Final = (
     *bill_lines.ROUTES,
     *recalculation.ROUTES,
     *documents.ROUTES,
-    *letter.ROUTES,
+    *email_text.ROUTES,
     *customers.ROUTES,
     *catalogue.ROUTES,
     *usage.ROUTES,

@@ -18,9 +18,9 @@ from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, percent
 from meterlake.console.waiting import find_waiting
-from meterlake.model.values.counted import counted
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month
+from meterlake.model.values.plurals import counted
 
 MONTHS: Final = "/console/months"
 _ONE_DAY: Final = timedelta(days=1)

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from meterlake.console.shell.api import rows_of
 from meterlake.console.shell.lists import start_of_day
 from meterlake.console.shell.page import Visit, locale_of, month_name
-from meterlake.model.values.counted import counted
 from meterlake.model.values.period import Month
+from meterlake.model.values.plurals import counted
 
 _COUNTED_MAX: Final = 100
 # Failures that are older wait for nobody any more.

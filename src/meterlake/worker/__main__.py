@@ -18,7 +18,7 @@ from meterlake.model.values.log_lines import log_to_stderr
 from meterlake.model.work.automatic_work import check_names
 from meterlake.pipeline.export.destinations import unreachable_from_here
 from meterlake.pipeline.jobs.attempt import leave_all
-from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, rest
+from meterlake.pipeline.jobs.fair_turns import PAUSE_S, Stop, rest
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.processes import end_with_parent

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.values import wire
-from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.stores import Stores
 
 _ANSWER_S: Final = 5

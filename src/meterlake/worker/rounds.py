@@ -25,23 +25,23 @@ from meterlake.pipeline.billing.balances.scheduled_transactions import (
     book_due_transactions,
     make_due_charges,
 )
-from meterlake.pipeline.billing.jobs.approval import approve_due
+from meterlake.pipeline.billing.jobs.auto_approval import approve_due
 from meterlake.pipeline.billing.jobs.documents import BillJobSource
 from meterlake.pipeline.billing.jobs.schedule import submit_scheduled
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
 from meterlake.pipeline.home.alerts import LakeWatch
+from meterlake.pipeline.home.email_outbox import try_letters
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
-from meterlake.pipeline.home.letters import try_letters
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
 from meterlake.pipeline.ingest.inbox import inbox_round
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
 from meterlake.pipeline.integrations.sender import prepare_runs, send_runs
+from meterlake.pipeline.jobs.fair_turns import PAUSE_S, Stop, give_turns, rest
 from meterlake.pipeline.jobs.job_spec import Concurrency, one, several
-from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, give_turns, rest
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.pipeline.statements.files import forget_files
 from meterlake.pipeline.statements.jobs import StatementJobSource

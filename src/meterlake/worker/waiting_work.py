@@ -21,7 +21,7 @@ from meterlake.model.customers.balances import (
 )
 from meterlake.pipeline.home.alerts import LakeWatch
 from meterlake.pipeline.ingest.drop_folder import DropFolders
-from meterlake.pipeline.jobs.turns import Ask, KnownOrganizations, RoundQuestion
+from meterlake.pipeline.jobs.fair_turns import Ask, KnownOrganizations, RoundQuestion
 from meterlake.stores import Stores
 from meterlake.stores.files.segments import mark_lakes, marked_lakes
 from meterlake.stores.state.core.presence import (

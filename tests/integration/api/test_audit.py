@@ -19,8 +19,8 @@ from meterlake.pipeline.billing.bills import delete_bill, get_bill, lock_bill, s
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.memos import MemoRef, create_memo, delete_memo
 from meterlake.pipeline.billing.named_bills import find_bills
-from meterlake.pipeline.home.maintain import forget_events
 from meterlake.pipeline.home.setup import initialize
+from meterlake.pipeline.maintenance.maintain import forget_events
 from meterlake.stores.state.access.audit_log import AuditFilter
 from meterlake.stores.state.billing.bills.versions import list_versions
 from meterlake.stores.state.core.pages import Page

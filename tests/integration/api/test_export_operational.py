@@ -17,7 +17,7 @@ from meterlake.model.configuration.exports import OperationalDataType
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.work.export_request import ExportRequest, Format, Source
-from meterlake.pipeline.config import configure
+from meterlake.pipeline.config import apply_configuration
 from meterlake.pipeline.export.run import export, run_export
 from meterlake.stages.config.describe import describe_all
 from meterlake.stages.export.column_kinds import cell, flat
@@ -254,7 +254,7 @@ def test_rows_hold_all_that_config_export_says(server, shown):
             assert set(leaves(row, names)) <= names, each.name
             if each.entity is not None:
                 records.append(read_back(each.entity, row))
-    described = configure.export(server.stores.state, server.org_id)
+    described = apply_configuration.export(server.stores.state, server.org_id)
 
     assert describe_all(Configuration(records)) == described
     assert len(described) > len(LISTED)

@@ -130,7 +130,7 @@ def test_after_a_day_a_key_is_forgotten(http, monkeypatch):
 
 
 def test_a_request_whose_end_is_not_known_does_not_act_again(server, http, monkeypatch):
-    monkeypatch.setattr("meterlake.api.server.once._WAIT_S", 0)
+    monkeypatch.setattr("meterlake.api.server.idempotency_keys._WAIT_S", 0)
     first = send(http, "unknown", "g")
     assert first.status_code == OK
     with server.stores.state.writing_home() as connection:

@@ -21,7 +21,7 @@ from meterlake.pipeline.billing.open_points import (
     describe_open_points,
     has_jumped,
 )
-from meterlake.pipeline.home.bill_review import review_bills
+from meterlake.pipeline.closing.bill_review import review_bills
 from meterlake.pipeline.ingest.expected_files import overdue_files
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.billing.bills.month import read_month_bills

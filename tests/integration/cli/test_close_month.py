@@ -16,8 +16,8 @@ from meterlake.cli import run
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import failpoint
 from meterlake.model.values.wire import loads
-from meterlake.pipeline.config import configure
-from meterlake.pipeline.home.closing import ClosingStep
+from meterlake.pipeline.closing.close_month import ClosingStep
+from meterlake.pipeline.config import apply_configuration
 from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
@@ -56,7 +56,9 @@ def template(tmp_path_factory):
         "organizationConfig": {"timezone": "UTC", "daysBeforeBillDue": 14},
     }
     with open_stores(settings) as stores:
-        configure.apply(stores.state, made.org_id, [Document("all.yaml", documents)], "test")
+        apply_configuration.apply(
+            stores.state, made.org_id, [Document("all.yaml", documents)], "test"
+        )
     return home
 
 

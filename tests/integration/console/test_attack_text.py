@@ -15,7 +15,7 @@ from argon2 import PasswordHasher
 from playwright.sync_api import sync_playwright
 
 from meterlake.pipeline.access import login
-from meterlake.pipeline.documents.letters import BILL_LETTERS
+from meterlake.pipeline.documents.bill_emails import BILL_LETTERS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.processes import free_port
 from meterlake.worker.flow_runs import Executor

@@ -9,7 +9,7 @@ from argon2 import PasswordHasher
 from playwright.sync_api import sync_playwright
 
 from meterlake.pipeline.access import login
-from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
+from meterlake.pipeline.closing.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, MONTH, a_console

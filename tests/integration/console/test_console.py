@@ -23,7 +23,7 @@ from meterlake.console.shell import lists, session
 from meterlake.console.shell import page as pages
 from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.access import login
-from meterlake.pipeline.home import closing_requests
+from meterlake.pipeline.closing import closing_requests
 from tests.commands import wait_until
 from tests.console_world import CONSOLE, MONTH, a_console, empty_console
 from tests.homes import ACCOUNTS, configure

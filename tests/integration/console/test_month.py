@@ -13,7 +13,7 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.balances import balances
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
+from meterlake.pipeline.closing.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.bills import subscribe

@@ -16,7 +16,7 @@ from meterlake.cli import run
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
+from meterlake.pipeline.closing.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor

@@ -14,7 +14,7 @@ import pytest
 
 import flows  # noqa: F401  (before Prefect)
 from meterlake.model.resources.proposal import Document
-from meterlake.pipeline.config import configure
+from meterlake.pipeline.config import apply_configuration
 from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
@@ -82,7 +82,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         made = initialize(settings, code)
         with open_stores(settings) as stores:
             documents = [Document("all.yaml", copy.deepcopy(_documents()))]
-            configure.apply(stores.state, made.org_id, documents, "test")
+            apply_configuration.apply(stores.state, made.org_id, documents, "test")
     return home
 
 

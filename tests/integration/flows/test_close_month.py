@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from meterlake.cli import run
-from meterlake.pipeline.home.closing import ClosingStep
+from meterlake.pipeline.closing.close_month import ClosingStep
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.state.jobs import lease

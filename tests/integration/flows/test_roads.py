@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from meterlake.cli.app import build
-from meterlake.pipeline.home.closing import ClosingStep
+from meterlake.pipeline.closing.close_month import ClosingStep
 from tests.integration.flows.test_deployments import DEPLOYMENTS, ROOT, kind
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]

@@ -19,11 +19,11 @@ from sqlalchemy import create_engine, make_url
 
 from meterlake.model.errors import BadQuery, Busy, Invalid, MeterlakeError, NotFound, Unavailable
 from meterlake.model.values import failpoint
-from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.pipeline.publish.query import query
 from meterlake.settings import as_environment
 from meterlake.stores.home_settings import change
-from meterlake.stores.lake import staged
+from meterlake.stores.lake import staged_parquet
 from meterlake.stores.lake.backends.bucket_files import GcsFiles
 from meterlake.stores.lake.backends.location import open_lake
 from meterlake.stores.lake.backends.postgres_catalog import PostgresCatalog
@@ -322,8 +322,8 @@ def test_a_file_that_the_catalog_names_is_never_removed(home, caplog):
 @pytest.fixture
 def small_files(home, monkeypatch):
     """Blocks and files are so small that a source of a few hundred rows has several of each."""
-    monkeypatch.setattr(staged, "ROW_GROUP_ROWS", 20)
-    monkeypatch.setattr(staged, "SENT_ROWS", 40)
+    monkeypatch.setattr(staged_parquet, "ROW_GROUP_ROWS", 20)
+    monkeypatch.setattr(staged_parquet, "SENT_ROWS", 40)
     home.stores.settings.__dict__["block_bytes"] = 2048
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import meterlake
 from meterlake.model.errors import Busy, Invalid, Unavailable
-from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.stores.lake.backends.location import open_lake
 from meterlake.stores.lake.backends.postgres_catalog import PostgresCatalog
 from meterlake.stores.lake.connection import is_invalidated, translate_errors

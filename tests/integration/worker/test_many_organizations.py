@@ -15,7 +15,7 @@ from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.home.alerts import _limits
 from meterlake.pipeline.ingest.drop_folder import DropFolder, DropFolders
-from meterlake.pipeline.jobs.turns import KnownOrganizations, RoundQuestion, give_turns
+from meterlake.pipeline.jobs.fair_turns import KnownOrganizations, RoundQuestion, give_turns
 from meterlake.stores.files.segments import mark_lakes, marked_lakes
 from meterlake.stores.state.core.tables import ORGANIZATION
 from meterlake.stores.state.events.incidents import LakeLook, note_look

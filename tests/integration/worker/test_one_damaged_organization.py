@@ -21,7 +21,7 @@ from meterlake.model.customers.balances import Balance, BalanceChargeSchedule
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.access.access import organizations_of
 from meterlake.pipeline.export.destinations import unreachable_from_here
-from meterlake.pipeline.jobs.turns import give_turns
+from meterlake.pipeline.jobs.fair_turns import give_turns
 from meterlake.stores.state.access import people
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.tables import ENTITY

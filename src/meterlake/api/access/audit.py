@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from meterlake.api.entities import ordered_page
 from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
-from meterlake.api.server.visible import visible_rows, with_author_names
+from meterlake.api.server.readable_fields import visible_rows, with_author_names
 from meterlake.model.configuration.access import PrincipalType
 from meterlake.model.configuration.permissions import ANYTHING
 from meterlake.model.errors import Invalid, NotFound

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from meterlake.api.entities import page, search_criteria
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import content_response, file_response, link
-from meterlake.api.server.visible import RETRIEVE, permit_each, visible_rows
+from meterlake.api.server.readable_fields import RETRIEVE, permit_each, visible_rows
 from meterlake.model.bills.document import AppendixDetail, DocumentFormat
 from meterlake.model.bills.explanation import ROWS_SHOWN, ROWS_SHOWN_MAX
 from meterlake.model.bills.jobs import BillJobRecalculateRequest
@@ -40,9 +40,9 @@ from meterlake.pipeline.billing.jobs import jobs, recalculation
 from meterlake.pipeline.billing.open_points import count_open_points, describe_open_points
 from meterlake.pipeline.billing.two_persons import check_approval
 from meterlake.pipeline.billing.verification.verify import verify_bill
+from meterlake.pipeline.documents.bill_emails import list_letters, preview_letter, send_bill
 from meterlake.pipeline.documents.bundle import bills_of_documents, check_count, make_bundle
 from meterlake.pipeline.documents.bundle_jobs import get_documents_job, submit_documents
-from meterlake.pipeline.documents.letters import list_letters, preview_letter, send_bill
 from meterlake.pipeline.documents.render import make_document
 from meterlake.stores.downloads import Download
 from meterlake.stores.state.billing.bills.lists import SEARCH_FIELDS, BillFilters, of_billing_period

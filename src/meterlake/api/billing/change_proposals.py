@@ -12,7 +12,7 @@ from meterlake.api.responses.change_proposals import (
     ProposalRejectRequest,
 )
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
-from meterlake.api.server.visible import (
+from meterlake.api.server.readable_fields import (
     RETRIEVE,
     permit,
     permit_each,

@@ -13,22 +13,22 @@ from meterlake.api.responses.closings import (
     ClosingReviewRequest,
 )
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
-from meterlake.api.server.visible import RETRIEVE, visible_rows
+from meterlake.api.server.readable_fields import RETRIEVE, visible_rows
 from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.late_usage.lists import list_page
-from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.config.months import month_named
-from meterlake.pipeline.home.closing import OPERATIONS as WORDS
-from meterlake.pipeline.home.closing import Closing
-from meterlake.pipeline.home.closing_bills import reject_shown
-from meterlake.pipeline.home.closing_requests import (
+from meterlake.pipeline.closing.close_month import OPERATIONS as WORDS
+from meterlake.pipeline.closing.close_month import Closing
+from meterlake.pipeline.closing.closing_bills import reject_shown
+from meterlake.pipeline.closing.closing_requests import (
     ClosingAction,
     ClosingRequest,
     describe_closing,
     submit_closing,
 )
-from meterlake.pipeline.home.reopening import reopen_month
+from meterlake.pipeline.closing.reopening import reopen_month
+from meterlake.pipeline.config.entities import Document
+from meterlake.pipeline.config.months import month_named
 from meterlake.stores import Organization, Stores
 
 _CLOSING: Final = f"{ORGANIZATION}/closings/{{month}}"

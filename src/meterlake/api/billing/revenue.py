@@ -5,7 +5,7 @@ from typing import Any, Final
 from meterlake.api.billing.bills import RESOURCE, permit_all
 from meterlake.api.entities import page
 from meterlake.api.server.call import ORGANIZATION, Call, Operation
-from meterlake.api.server.visible import RETRIEVE
+from meterlake.api.server.readable_fields import RETRIEVE
 from meterlake.model.errors import Invalid
 from meterlake.pipeline.billing import revenue
 from meterlake.pipeline.billing.revenue import RevenueGroup, RevenueRequest

@@ -20,7 +20,7 @@ from meterlake.api.openapi.schemas import (
 from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
 from meterlake.api.responses.computed import COMPUTED
 from meterlake.api.server.call import ORGANIZATION, Operation
-from meterlake.api.server.once import KEY_MAX
+from meterlake.api.server.idempotency_keys import KEY_MAX
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import SINGLETON, Verb
 from meterlake.model.values import wire

@@ -11,7 +11,7 @@ from meterlake.api.openapi.examples import (
     request_example,
     response_example,
 )
-from meterlake.model.configuration.meanings import meaning, table_of
+from meterlake.model.configuration.field_descriptions import meaning, table_of
 from meterlake.model.resources import RESOURCES
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Entity

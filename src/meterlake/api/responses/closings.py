@@ -10,8 +10,8 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Day, Id, Instant, Integer, Number, Text
-from meterlake.pipeline.home.closing import ClosingStep
-from meterlake.pipeline.home.closing_requests import ClosingAction, ClosingStatus
+from meterlake.pipeline.closing.close_month import ClosingStep
+from meterlake.pipeline.closing.closing_requests import ClosingAction, ClosingStatus
 
 _Reason = Annotated[Text, Field(min_length=1, max_length=1_000, pattern=r"\S")]
 

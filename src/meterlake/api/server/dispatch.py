@@ -20,10 +20,10 @@ from meterlake.api.server import body
 from meterlake.api.server.answers import JsonResponse, WireResponse, failure, message
 from meterlake.api.server.call import Call, Operation
 from meterlake.api.server.fair_threads import COSTLY, FairThreads
+from meterlake.api.server.idempotency_keys import KEY_MAX, act_once
 from meterlake.api.server.limits import RateLimits
-from meterlake.api.server.once import KEY_MAX, act_once
 from meterlake.api.server.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
-from meterlake.api.server.visible import permit_query, shown_to, visible_rows
+from meterlake.api.server.readable_fields import permit_query, shown_to, visible_rows
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.catalog.catalog import Features
 from meterlake.model.configuration.access import Principal

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.billing import bills as listed_bills
 from meterlake.cli.billing import (
+    bill_emails,
     changes,
     diff,
     document,
     explanation,
-    letters,
     memos,
     review,
     verification,
     what_if,
 )
+from meterlake.cli.billing import bills as listed_bills
 from meterlake.cli.billing.document import statement
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.options import (
@@ -29,7 +29,7 @@ from meterlake.cli.shell.options import (
 )
 from meterlake.cli.shell.output import error_line, show_organizations
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,7 +84,7 @@ def register(app: App) -> None:
     what_if.register(bills)
     diff.register(bills)
     explanation.register(bills)
-    letters.register(bills)
+    bill_emails.register(bills)
     bills.command(statement)
     document.register(bills)
     app.command(bills)

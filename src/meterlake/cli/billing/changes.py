@@ -14,7 +14,7 @@ from meterlake.model.errors import Required
 
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
-    from meterlake.pipeline.billing.bill_changes import BillAction, BillChange
+    from meterlake.pipeline.billing.bill_actions import BillAction, BillChange
     from meterlake.stores import Organization
 
 BillNames = Annotated[str, Parameter(name="BILL", required=True)]
@@ -47,7 +47,7 @@ def approve(*bills: BillNames, dry_run: DryRun = False, options: Options = NO_OP
         bills: The bills.
         dry_run: Show what would become of each, and change nothing.
     """
-    from meterlake.pipeline.billing.bill_changes import BillAction, open_points_of
+    from meterlake.pipeline.billing.bill_actions import BillAction, open_points_of
     from meterlake.pipeline.billing.named_bills import find_bills
 
     with options.open() as organization:
@@ -74,7 +74,7 @@ def unapprove(*bills: BillNames, dry_run: DryRun = False, options: Options = NO_
             as ACCOUNT/MONTH.
         dry_run: Show what would become of each, and change nothing.
     """
-    from meterlake.pipeline.billing.bill_changes import BillAction
+    from meterlake.pipeline.billing.bill_actions import BillAction
     from meterlake.pipeline.billing.named_bills import find_bills
 
     with options.open() as organization:
@@ -102,7 +102,7 @@ def lock(
         dry_run: Show what would become of each, and change nothing.
         yes: Lock without asking, in scripts.
     """
-    from meterlake.pipeline.billing.bill_changes import BillAction
+    from meterlake.pipeline.billing.bill_actions import BillAction
 
     return _change_for_ever(BillAction.LOCK, bills, options, dry_run=dry_run, yes=yes)
 
@@ -124,7 +124,7 @@ def delete(
         dry_run: Show what would become of each, and change nothing.
         yes: Delete without asking, in scripts.
     """
-    from meterlake.pipeline.billing.bill_changes import BillAction
+    from meterlake.pipeline.billing.bill_actions import BillAction
 
     return _change_for_ever(BillAction.DELETE, bills, options, dry_run=dry_run, yes=yes)
 
@@ -158,7 +158,7 @@ def _change(
     dry_run: bool,
 ) -> "list[BillChange]":
     """What becomes of bills, or would."""
-    from meterlake.pipeline.billing.bill_changes import change_bills
+    from meterlake.pipeline.billing.bill_actions import change_bills
 
     author = options.permitted(organization, (action.permission, "bill"), ids)
     changed = organization.rehearsed() if dry_run else organization
@@ -212,7 +212,7 @@ def _show_way_back(
     words: str, told: str, changes: "Sequence[BillChange]", output: "Output", dry_run: bool
 ) -> None:
     """Say how a change is undone, if there was one."""
-    from meterlake.pipeline.billing.bill_changes import BillChangeOutcome
+    from meterlake.pipeline.billing.bill_actions import BillChangeOutcome
 
     unchanged = {BillChangeOutcome.REFUSED, BillChangeOutcome.UNCHANGED}
     done = [each.bill["id"][:ID_DIGITS] for each in changes if each.outcome not in unchanged]

@@ -13,7 +13,7 @@ from meterlake.cli.shell.files import check_ending, check_target, write_file
 from meterlake.cli.shell.options import INTEGER, NO_OPTIONS, Options
 from meterlake.cli.shell.output import error_line
 from meterlake.model.errors import Invalid
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

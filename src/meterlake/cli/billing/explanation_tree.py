@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from meterlake.cli.shell.controls import CONTROLS
 from meterlake.cli.shell.tables import terminal_width
 from meterlake.model.bills.explanation import ExplainedNumber
-from meterlake.model.values.counted import counted
 from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.plurals import counted
 from meterlake.stages.report.explained_text import ASCII, UNICODE, NumberText, Signs
 
 # Where nobody's terminal limits it, a line is as wide as it needs.

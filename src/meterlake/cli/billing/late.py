@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.options import NO_OPTIONS, Options
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

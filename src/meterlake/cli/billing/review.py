@@ -8,7 +8,7 @@ from meterlake.cli.shell import next_steps
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.cli.shell.output import error_line
 from meterlake.model.errors import Invalid
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +47,8 @@ def review(
     Args:
         month: Such as 2026-10; or `last` or `current`.
     """
+    from meterlake.pipeline.closing.bill_review import review_bills
     from meterlake.pipeline.config.months import month_named
-    from meterlake.pipeline.home.bill_review import review_bills
 
     with options.open() as organization:
         meant = month_named(organization, month)
@@ -119,7 +119,7 @@ def approve(organization: "Organization", order: "BillOrder", author: str) -> Ou
     """Approve the bills of an order that were shown, and look for what is open about them."""
     from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of
-    from meterlake.pipeline.home.bill_review import review_approval
+    from meterlake.pipeline.closing.bill_review import review_approval
 
     approval, days = approve_shown_bills(organization, order, author), days_of(order)
     found: Sequence[ReviewFinding] = []

@@ -115,7 +115,7 @@ def _read_files(what: WhatIfInput) -> "list[Document]":
         NotFound, UnreadableConfiguration: As `config apply` says.
     """
     from meterlake.model.errors import Required
-    from meterlake.pipeline.config.configure import read_documents
+    from meterlake.pipeline.config.apply_configuration import read_documents
 
     if what.backfill is not None:
         if what.with_:

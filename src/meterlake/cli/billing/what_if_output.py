@@ -14,7 +14,7 @@ from cyclopts import CycloptsError, Parameter
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.files import check_ending, check_target, open_target
 from meterlake.model.errors import Invalid
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output

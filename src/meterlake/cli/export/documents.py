@@ -27,9 +27,9 @@ from meterlake.model.values.entity import Entity
 from meterlake.model.values.period import midnight, parse_instant
 from meterlake.model.values.problems import read
 from meterlake.model.work.export_request import ExportRequest, Format, Source
+from meterlake.pipeline.closing.close_month import Closing, ClosingStep
 from meterlake.pipeline.config.entities import id_of
 from meterlake.pipeline.config.months import month_named, month_text
-from meterlake.pipeline.home.closing import Closing, ClosingStep
 from meterlake.stages.export.exported_columns import (
     BILLS,
     FOCUS,

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.shell.options import NO_OPTIONS, UPLOAD, Options
 from meterlake.cli.shell.output import error_line
 from meterlake.cli.shell.signals import TERMINATED, between_two
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from meterlake.model.measurements.receipt import Receipt

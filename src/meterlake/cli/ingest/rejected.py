@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.shell.options import NO_OPTIONS, UPLOAD, Limit, Options
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from meterlake.pipeline.rejected.requeue import Decided, RowChoice

@@ -9,7 +9,7 @@ from meterlake.cli.ingest.command import incomplete
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.cli.shell.output import error_line
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     pass
@@ -54,7 +54,7 @@ def reconciliation(*, options: Options = NO_OPTIONS) -> int:
     """
     from dataclasses import asdict
 
-    from meterlake.pipeline.home.reconciliation import check_reconciliation
+    from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 
     with options.open() as organization:
         found = check_reconciliation(organization)

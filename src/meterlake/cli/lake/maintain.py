@@ -31,7 +31,7 @@ def maintain(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake maintain`
     """
-    from meterlake.pipeline.home.maintain import maintain as work
+    from meterlake.pipeline.maintenance.maintain import maintain as work
 
     with options.open() as organization:
         done = work(organization)
@@ -63,7 +63,7 @@ def move_lake(
             last move left.
     """
     from meterlake.cli.shell.garbage import resume_collection
-    from meterlake.pipeline.home.move_lake import move_lakes, plan_move, remove_former
+    from meterlake.pipeline.maintenance.move_lake import move_lakes, plan_move, remove_former
     from meterlake.stores import open_stores
 
     with open_stores(options.settings()) as stores:
@@ -116,7 +116,7 @@ def shard_lake(*, shards: Integer, options: Options = NO_OPTIONS) -> None:
     Args:
         shards: How many, from 1 to 64; 1 makes the lake whole again.
     """
-    from meterlake.pipeline.home.move_lake import shard_lake as work
+    from meterlake.pipeline.maintenance.move_lake import shard_lake as work
 
     with options.open() as organization:
         done = work(organization, shards)

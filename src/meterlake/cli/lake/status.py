@@ -8,7 +8,7 @@ from cyclopts import App
 from meterlake.cli.billing.late import show_late
 from meterlake.cli.ingest.command import incomplete
 from meterlake.cli.shell.options import NO_OPTIONS, Options
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output

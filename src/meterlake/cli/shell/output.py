@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from meterlake.cli.shell import next_steps
 from meterlake.cli.shell.controls import CONTROLS
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.shell.tables import Bar, TableColumn

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.access.policy_words import read_policy
-from meterlake.console.bills.acts import act_in_words
+from meterlake.console.bills.timeline import act_in_words
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.lists import Column, ListFilter, Listing, called_by, show_list

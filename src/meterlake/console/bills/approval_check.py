@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from meterlake.console.shell.page import Visit, words
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 _POINTS: Final = {
     "LateUsage": ("bill with usage that came late", "bills with usage that came late"),

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills.acts import acts_of_bill
 from meterlake.console.bills.approval_check import check_approval
 from meterlake.console.bills.bills import (
     BILLS,
@@ -19,6 +18,7 @@ from meterlake.console.bills.bills import (
 )
 from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.bills.recalculation import check_recalculation, recalculate
+from meterlake.console.bills.timeline import acts_of_bill
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.values.money import ZERO, exact

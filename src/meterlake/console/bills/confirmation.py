@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from meterlake.console.bills.approval_check import check_approval
 from meterlake.console.shell.page import Visit
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 # What the second button sends beside what was sent before.
 _SURE: Final = "sure"

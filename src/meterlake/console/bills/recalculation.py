@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.shell.page import Visit, page
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 _CALCULATIONS: Final = "/console/bills/recalculations"
 # The API takes so many bills at once.

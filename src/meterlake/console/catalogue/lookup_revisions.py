@@ -15,7 +15,7 @@ from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.files import csv_file
 from meterlake.console.shell.page import Visit, page, page_routes
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 _TABLE: Final = f"{ADDRESSES['lookupTables']}/{{lookupTableId}}"
 _REVISIONS: Final = f"{_TABLE}/revisions"

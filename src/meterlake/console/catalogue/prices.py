@@ -16,8 +16,8 @@ from meterlake.console.shell.entity_forms import label_of
 from meterlake.console.shell.numbers import needed_number, typed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
-from meterlake.model.values.counted import counted
 from meterlake.model.values.money import exact
+from meterlake.model.values.plurals import counted
 
 RAISE: Final = "/console/catalogue/raise-prices"
 _NAMES_MAX: Final = 2

@@ -28,8 +28,8 @@ from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import NAMED, Column, Listing, show_list
 from meterlake.console.shell.page import Visit, day, locale_of, page_routes
 from meterlake.model.errors import Invalid
-from meterlake.model.values.counted import counted
 from meterlake.model.values.period import local_date
+from meterlake.model.values.plurals import counted
 
 _BEFORE: Final = "To take it back, type what stands under “What happened” of the customer."
 # What a plan in force can become, and what is booked on a balance.

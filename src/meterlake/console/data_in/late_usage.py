@@ -9,7 +9,7 @@ from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page_routes, words
 from meterlake.model.bills.late_usage import LateUsageStatus
 from meterlake.model.configuration.organization import LateUsagePolicy
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 LATE: Final = "/console/data-in/late"
 # What no bill has.

@@ -13,7 +13,7 @@ from meterlake.console.shell.page import Visit, page_routes, words
 from meterlake.model.measurements.measurement import CATEGORY_KEYS, FIXED_KEYS, NUMERIC_KEYS
 from meterlake.model.measurements.rejection import Reason
 from meterlake.model.values import wire
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 REJECTED: Final = "/console/rejected"
 _API: Final = "/measurements/rejected"

@@ -8,7 +8,7 @@ from starlette.routing import Route
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import SentFile, Visit, page
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 FILES: Final = "/console/data-in/files"
 _API: Final = "/fileuploads/measurements"

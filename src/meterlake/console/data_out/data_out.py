@@ -22,7 +22,7 @@ from meterlake.console.shell.lists import NAMED, Column, ListFilter, Listing, sh
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.configuration.exports import DataExportDestinationType, of_other_types
 from meterlake.model.rules.exports import needed_of
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 
 DATA_OUT: Final = "/console/data-out"
 DESTINATIONS: Final = f"{DATA_OUT}/destinations"

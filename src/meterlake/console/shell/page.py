@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from meterlake.api.server import body
 from meterlake.api.server.observe import REQUEST_ID
-from meterlake.console.shell import once
+from meterlake.console.shell import form_keys
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
 from meterlake.console.shell.navigation import ROOMS, Room
 from meterlake.console.shell.numbers import written_number
@@ -315,7 +315,7 @@ async def _answered(function: PageFunction, visit: Visit, needs: str) -> Respons
     visit.allowed, visit.author = frozenset(answer["data"]), answer["author"]
     if needs:
         visit.require(needs)
-    return await (once.carry_out(visit, function) if visit.form else function(visit))
+    return await (form_keys.carry_out(visit, function) if visit.form else function(visit))
 
 
 async def _read_form(visit: Visit) -> None:

@@ -24,9 +24,9 @@ from meterlake.console.month import MONTHS
 from meterlake.console.shell.numbers import needed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
-from meterlake.model.values.counted import counted
 from meterlake.model.values.ids import slug
 from meterlake.model.values.period import Month, format_instant
+from meterlake.model.values.plurals import counted
 
 FILE: Final = "/console/start/file"
 _BYTES_MAX: Final = 900_000

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from meterlake.model.bills.document import AppendixDetail, BundleFormat
-from meterlake.model.configuration.letter_template import LetterSubject, LetterText
+from meterlake.model.configuration.email_template import LetterSubject, LetterText
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Email, Flag, Id, Instant, Text
 

@@ -19,9 +19,9 @@ from meterlake.model.catalog.lookups import (
     LookupTableRevisionFieldType,
 )
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.values.counted import counted
 from meterlake.model.values.fields import LongText, Number
 from meterlake.model.values.money import plain
+from meterlake.model.values.plurals import counted
 from meterlake.model.values.problems import problems
 
 # The name under which an item shows its key; ignored in what is written.

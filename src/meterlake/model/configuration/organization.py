@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_snake
 from pydantic_core import PydanticCustomError
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.configuration.letter_template import LetterSubject, LetterText
+from meterlake.model.configuration.email_template import LetterSubject, LetterText
 from meterlake.model.errors import Invalid
 from meterlake.model.values.entity import Entity, Value
 from meterlake.model.values.fields import (

@@ -12,9 +12,9 @@ from meterlake.model.rules.proposed import Proposed, changes, display_name
 from meterlake.model.rules.references import exactly_one
 from meterlake.model.rules.spans import overlap, span
 from meterlake.model.scopes.products import product_of_plan, products_of_account_plan
-from meterlake.model.values.counted import first_of
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import format_instant
+from meterlake.model.values.plurals import first_of
 
 CHILDREN_MAX: Final = 999
 _LISTED_MAX: Final = 20

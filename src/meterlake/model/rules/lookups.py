@@ -10,8 +10,8 @@ from meterlake.model.catalog.lookups import (
 )
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.values.counted import counted
 from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.plurals import counted
 
 _DRAFT = LookupTableRevisionStatus.DRAFT
 _PUBLISHED = LookupTableRevisionStatus.PUBLISHED

@@ -14,9 +14,9 @@ from meterlake.model.errors import (
     Required,
     UnknownField,
 )
-from meterlake.model.values.counted import counted, first_of
 from meterlake.model.values.entity import Value
 from meterlake.model.values.patterns import describe_mismatch
+from meterlake.model.values.plurals import counted, first_of
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -20,9 +20,9 @@ from meterlake.pipeline.backfill.lifecycle import (
     revert,
     show,
 )
+from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.pipeline.jobs.job_spec import JobSpec, pin_newest_snapshot
 from meterlake.pipeline.jobs.run_job import JobRun, run_job
-from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page

@@ -29,7 +29,7 @@ from meterlake.stores.files.durable import disk, make_folder, write_durably
 from meterlake.stores.lake.backfill.recalculated import changed_rows, months_of, select_month
 from meterlake.stores.lake.backfill.rows import RowSelection, meters_at
 from meterlake.stores.lake.connection import open_cursor, translate_errors
-from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
+from meterlake.stores.lake.staged_parquet import ROW_GROUP_ROWS, StagedFile, StagedFiles
 
 _ERROR_SCHEMA: Final = {
     "source": pl.String,

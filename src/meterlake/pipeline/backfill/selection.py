@@ -11,9 +11,9 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.recurring_period import parse_day
 from meterlake.model.errors import Conflict, Invalid, NotFound
-from meterlake.model.values.counted import counted
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import Period, midnight, parse_instant, zone
+from meterlake.model.values.plurals import counted
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.stores import Organization

@@ -19,7 +19,7 @@ from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills import lists as bill_lists
-from meterlake.stores.state.billing.bills.approval import BATCH, approve_pending, pending_ids
+from meterlake.stores.state.billing.bills.bulk_approval import BATCH, approve_pending, pending_ids
 from meterlake.stores.state.billing.bills.lists import BillFilters, of_billing_period
 from meterlake.stores.state.billing.bills.versions import BillVersion, list_versions
 from meterlake.stores.state.billing.credits.source_events import last_posting

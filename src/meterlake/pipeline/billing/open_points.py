@@ -10,9 +10,9 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.values.money import exact
-from meterlake.pipeline.billing.jobs.approval import HeldAccounts
+from meterlake.pipeline.billing.jobs.auto_approval import HeldAccounts
 from meterlake.stores import Organization
-from meterlake.stores.state.billing.bills.approval import bills_to_approve
+from meterlake.stores.state.billing.bills.bulk_approval import bills_to_approve
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
 from meterlake.stores.state.billing.late_usage.lists import count_undecided

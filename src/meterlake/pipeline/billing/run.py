@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 from meterlake.model.bills.bill import Bill, Failure
 from meterlake.model.bills.jobs import BILL_IDS
-from meterlake.model.bills.left_bill import LeftDifference, describe_left
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unbilled import NoBill, Unpriced
+from meterlake.model.bills.unchanged_bill import LeftDifference, describe_left
 from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import NotFound

@@ -15,10 +15,10 @@ from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanTemplate, Prici
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Forbidden
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bills.approval import (
+from meterlake.stores.state.billing.bills.bulk_approval import (
     BillWork,
     DatedChange,
     entities_changed_by,

@@ -23,7 +23,7 @@ from meterlake.model.resources.change_proposals import (
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import wire
 from meterlake.model.values.secrets import holds_secrets
-from meterlake.pipeline.config.configure import (
+from meterlake.pipeline.config.apply_configuration import (
     ApplyOptions,
     ChangeAction,
     ChangePlan,

@@ -18,7 +18,7 @@ from meterlake.model.values.entity import Entity
 from meterlake.model.values.money import NUMBER_PATTERN
 from meterlake.model.values.problems import refuse, unknown_names
 from meterlake.pipeline.config import entities, integrations
-from meterlake.pipeline.config.configure import FieldDifference
+from meterlake.pipeline.config.apply_configuration import FieldDifference
 from meterlake.pipeline.config.entities import Document, ResourceRef
 from meterlake.pipeline.config.named_entities import find_named
 from meterlake.pipeline.config.named_resources import (

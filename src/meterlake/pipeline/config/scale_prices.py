@@ -2,7 +2,7 @@
 
 from meterlake.model.configuration.price_scales import PriceScale
 from meterlake.model.errors import Conflict
-from meterlake.pipeline.config.configure import ApplyOptions, apply
+from meterlake.pipeline.config.apply_configuration import ApplyOptions, apply
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.stages.config.scale_prices import ScaledPrices, scale_prices
 from meterlake.stores import Organization

@@ -10,8 +10,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from meterlake.model.bills.document import AppendixDetail, BundleFormat, DocumentFormat
 from meterlake.model.errors import Invalid, NotAvailable, NotFound
-from meterlake.model.values.counted import counted
 from meterlake.model.values.period import Month
+from meterlake.model.values.plurals import counted
 from meterlake.pipeline.documents.render import (
     EXTRA,
     RenderedDocument,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from meterlake.model.bills.document import AppendixDetail, BundleFormat
 from meterlake.model.errors import Invalid, TooManyJobs
-from meterlake.model.values.counted import counted
+from meterlake.model.values.plurals import counted
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.documents.bundle import MEDIA_TYPES, make_bundle

@@ -39,7 +39,7 @@ from meterlake.pipeline.statements.content import (
 )
 from meterlake.stages.bill.pricing.currencies import MODE_DEFAULT, PLACES_DEFAULT
 from meterlake.stages.document.document import build_document
-from meterlake.stages.document.facts import (
+from meterlake.stages.document.document_data import (
     BandPrice,
     CurrencyRounding,
     DocumentFacts,

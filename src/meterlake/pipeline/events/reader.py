@@ -20,15 +20,15 @@ from meterlake.model.resources.events import (
     follows_from_another,
 )
 from meterlake.model.values import wire
-from meterlake.model.values.counted import counted
 from meterlake.model.values.entity import Record
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import format_instant
+from meterlake.model.values.plurals import counted
 from meterlake.pipeline.events.events import event_document
 from meterlake.pipeline.events.scheduled import note_changes
-from meterlake.stages.events import hand_over
-from meterlake.stages.events.hand_over import NO_SYSTEMS, Integrations, Systems
+from meterlake.stages.events import integration_deliveries
+from meterlake.stages.events.integration_deliveries import NO_SYSTEMS, Integrations, Systems
 from meterlake.stages.events.match import ActiveNotifications, NotificationFailure
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
@@ -139,7 +139,7 @@ def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> None
     notifications = ActiveNotifications(reader.all(NotificationConfiguration))
     names = notifications.event_names
     if integrations.takes_bills:
-        names |= hand_over.BILL_EVENTS
+        names |= integration_deliveries.BILL_EVENTS
     entries = [each for each in batch.audible if each.name in names]
     stored = read_events(reader, [each.id for each in entries])
     if integrations.takes_bills:
@@ -147,9 +147,9 @@ def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> None
         # deleted.
         events = [each.event for each in stored.values()]
         ids = {(each.name, each.resource_id or "") for each in events}
-        bills = {id_ for name, id_ in ids if name in hand_over.BILL_EVENTS}
+        bills = {id_ for name, id_ in ids if name in integration_deliveries.BILL_EVENTS}
         batch.subjects |= {id_: key.identity for id_, key in keys_of(reader, bills).items()}
-        deleted = {id_ for name, id_ in ids if name == hand_over.BILL_DELETED}
+        deleted = {id_ for name, id_ in ids if name == integration_deliveries.BILL_DELETED}
         batch.takers |= configs_that_took(reader, deleted)
         batch.mapped |= {id_: _systems_of(reader, id_) for id_ in deleted}
     for entry in entries:
@@ -172,7 +172,7 @@ def _systems_of(reader: Reader, bill_id: str) -> set[str]:
     return {
         str(system)
         for kind, _, system, _, config in scopes
-        if (kind, config) == (hand_over.BILL, None)
+        if (kind, config) == (integration_deliveries.BILL, None)
     }
 
 
@@ -180,10 +180,10 @@ def _takers(
     stored: StoredEvent, integrations: Integrations, batch: _Batch
 ) -> Iterator[Record[IntegrationConfig]]:
     event, id_ = stored.event, stored.event.resource_id
-    if event.name not in hand_over.BILL_EVENTS or id_ is None:
+    if event.name not in integration_deliveries.BILL_EVENTS or id_ is None:
         return
     takers = batch.takers.setdefault(id_, set())
-    if event.name == hand_over.BILL_DELETED:
+    if event.name == integration_deliveries.BILL_DELETED:
         yield from integrations.of_deleted_bill(takers, batch.mapped.get(id_, ()))
         return
     for each in integrations.of_bill(id_, event.account_id, event.data, stored.written):
@@ -209,7 +209,7 @@ def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) 
     events.mark_notified(connection, [(each.id, rule.id) for each, _, rule in fired])
     runs = [
         RunContent(
-            entity_type=hand_over.NOTIFICATION,
+            entity_type=integration_deliveries.NOTIFICATION,
             entity_id=rule.id,
             destination=config.entity.destination.upper(),
             destination_id=config.entity.destination_id,
@@ -299,9 +299,9 @@ def _bill_run(
     event = stored.event
     bill_id = str(event.resource_id)
     version = (event.data.get("newDto") or {}).get("version")
-    is_deleted = event.name == hand_over.BILL_DELETED
+    is_deleted = event.name == integration_deliveries.BILL_DELETED
     return RunContent(
-        entity_type=hand_over.BILL,
+        entity_type=integration_deliveries.BILL,
         entity_id=bill_id,
         destination=config.entity.destination.upper(),
         destination_id=config.entity.destination_id,

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
 from meterlake.model.values import wire
-from meterlake.model.values.counted import counted
 from meterlake.model.values.money import plain
+from meterlake.model.values.plurals import counted
 from meterlake.model.values.problems import read
 from meterlake.model.work.export_request import Format
 from meterlake.pipeline.export.files import schema_of

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from meterlake.pipeline.backfill.background import BACKFILL_STEPS
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS
+from meterlake.pipeline.closing.closing_requests import CLOSING_STEPS
+from meterlake.pipeline.documents.bill_emails import BILL_LETTERS
 from meterlake.pipeline.documents.bundle_jobs import BILL_DOCUMENTS
-from meterlake.pipeline.documents.letters import BILL_LETTERS
 from meterlake.pipeline.export.run import EXPORT_JOBS
-from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.ingest.uploads import ARRIVALS
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.statements.jobs import STATEMENT_JOBS

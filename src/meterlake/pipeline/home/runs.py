@@ -16,16 +16,20 @@ from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import WebhookDestination
 from meterlake.model.errors import Conflict, NotFound
-from meterlake.model.values.counted import counted
 from meterlake.model.values.period import Month
+from meterlake.model.values.plurals import counted
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill.background import BackfillAction, submit_restart, submit_step
 from meterlake.pipeline.billing.jobs.documents import outcome_of
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, refuse_too_many, submit_order
+from meterlake.pipeline.closing.closing_requests import (
+    CLOSING_STEPS,
+    ClosingRequest,
+    submit_closing,
+)
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.documents.bundle_jobs import BILL_DOCUMENTS
 from meterlake.pipeline.export.run import EXPORT_JOBS, retry_export
-from meterlake.pipeline.home.closing_requests import CLOSING_STEPS, ClosingRequest, submit_closing
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.integrations.runs import replay_run
 from meterlake.pipeline.jobs.job_spec import JobSpec

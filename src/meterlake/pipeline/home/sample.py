@@ -12,7 +12,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict
 from meterlake.model.resources import code_of
 from meterlake.pipeline.access.users import first_person_links, join_first, sign_in_link
-from meterlake.pipeline.config import configure
+from meterlake.pipeline.config import apply_configuration
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.settings import Settings
@@ -72,7 +72,7 @@ def load_sample(organization: Organization, author: str) -> dict[str, Any]:
     Raises:
         Conflict: The organization has meters, products, plans or customers of its own.
     """
-    documents = configure.read_documents([sample_data.CONFIGURATION])
+    documents = apply_configuration.read_documents([sample_data.CONFIGURATION])
     meters = {each["code"] for one in documents for each in one.content.get("meters", ())}
     with organization.reading() as reader:
         own = {each.entity.code for each in reader.all(Meter)}
@@ -84,7 +84,7 @@ def load_sample(organization: Organization, author: str) -> dict[str, Any]:
             f"the organization has things of its own, such as {others[0]}; load the sample into one"
             " that has none"
         )
-    changes = configure.apply(organization.state, organization.id, documents, author)
+    changes = apply_configuration.apply(organization.state, organization.id, documents, author)
     files = drop_sample(organization)
     return {"month": MONTH, "entities": len(changes), "files": files}
 

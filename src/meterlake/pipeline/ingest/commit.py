@@ -26,7 +26,7 @@ from meterlake.stores.lake import ledger
 from meterlake.stores.lake.connection import parquet, translate_errors
 from meterlake.stores.lake.known_uids import Hashes, Probe, StagedHashes
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile
+from meterlake.stores.lake.staged_parquet import ROW_GROUP_ROWS, StagedFile
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.lake.uid_shards import uids_since
 from meterlake.stores.state import State

@@ -20,8 +20,8 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.drop_folder import DropFolder, resting_files
 from meterlake.pipeline.ingest.files import claiming, folder_mappings
 from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.jobs.fair_turns import rest
 from meterlake.pipeline.jobs.progress import Progress, untold
-from meterlake.pipeline.jobs.turns import rest
 from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import disk, make_folder, move, write_durably
 from meterlake.stores.files.folders import file_name, is_own_file

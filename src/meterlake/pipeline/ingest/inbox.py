@@ -27,9 +27,9 @@ from meterlake.model.measurements.mapping import Mapping
 from meterlake.model.measurements.receipt import Delivery, Receipt
 from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
-from meterlake.pipeline.ingest.deaths import reading_alone
 from meterlake.pipeline.ingest.drop_folder import InboxPlace, drop_folder
 from meterlake.pipeline.ingest.files import claiming, folder_mappings
+from meterlake.pipeline.ingest.reader_crashes import reading_alone
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.progress import Progress, untold

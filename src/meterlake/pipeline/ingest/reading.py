@@ -27,7 +27,7 @@ from meterlake.stages.ingest import mapped_columns as shape
 from meterlake.stages.ingest.derive import derive
 from meterlake.stages.ingest.validate import Accepted, Texts, validate
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
-from meterlake.stages.ingest.validate.restating import complete_rejections
+from meterlake.stages.ingest.validate.rejected_texts import complete_rejections
 from meterlake.stores.files import source_file
 from meterlake.stores.files.durable import disk
 

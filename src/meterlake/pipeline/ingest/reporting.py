@@ -19,9 +19,9 @@ import msgspec
 from meterlake.model.errors import MeterlakeError, NotFound
 from meterlake.model.measurements.receipt import Receipt
 from meterlake.model.resources.events import VALIDATION_FAILURE, Event, data
-from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import format_instant
+from meterlake.model.values.plurals import counted
 from meterlake.pipeline.events.incidents import AUTHOR, raise_alert
 from meterlake.stores import Organization
 from meterlake.stores.downloads import Download

@@ -22,8 +22,8 @@ from meterlake.model.measurements.receipt import Delivery, Receipt, SourceFormat
 from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values import wire
 from meterlake.pipeline.ingest.commit import AccountsToCreate, Commit, Conflicting, commit, preview
-from meterlake.pipeline.ingest.deaths import counting_deaths
 from meterlake.pipeline.ingest.derivations import account_codes, read_meters
+from meterlake.pipeline.ingest.reader_crashes import counting_deaths
 from meterlake.pipeline.ingest.reading import Reading, completed_again
 from meterlake.pipeline.ingest.reporting import report_source
 from meterlake.pipeline.ingest.sent_files import SentFiles, tell_unbalanced

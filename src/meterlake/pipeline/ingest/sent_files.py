@@ -16,7 +16,7 @@ from meterlake.model.resources.events import BOOKS_ALERT
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores import Organization
 from meterlake.stores.lake.connection import INLINED_ROWS_MAX
-from meterlake.stores.lake.staged import StagedFile
+from meterlake.stores.lake.staged_parquet import StagedFile
 
 # Staged files whose rows stay whatever becomes of the measurements beside them.
 WHOLE: Final = frozenset({"rejected", "requeue"})

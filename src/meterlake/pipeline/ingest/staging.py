@@ -29,7 +29,7 @@ from meterlake.stages.ingest.validate import Accepted
 from meterlake.stages.ingest.validate.account_codes import NewAccounts
 from meterlake.stores.lake import ledger
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.staged import StagedFile, StagedFiles
+from meterlake.stores.lake.staged_parquet import StagedFile, StagedFiles
 
 _REJECTED_BUFFER: Final = 50_000
 _REJECTED_CHARACTERS: Final = 1 << 25

@@ -15,14 +15,14 @@ from typing import Any, Final, TypeVar
 
 from meterlake.model.errors import Busy, Invalid, NotFound, UnreadableMapping, UnreadableSource
 from meterlake.model.measurements.receipt import Delivery, Receipt, UploadRequest
-from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.plurals import counted
 from meterlake.model.values.problems import read
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.events.incidents import AUTHOR, report_no_file
-from meterlake.pipeline.ingest.deaths import reading_alone, refuse_killer
 from meterlake.pipeline.ingest.files import claimed_by
+from meterlake.pipeline.ingest.reader_crashes import reading_alone, refuse_killer
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.file_jobs import (
     ALL_REJECTED,

@@ -49,7 +49,7 @@ from meterlake.pipeline.integrations.connectors.webhook import WebhookConnector
 from meterlake.pipeline.integrations.fair_shares import Shares, order_by_turns
 from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.pipeline.integrations.retries import FAILURES_MAX, clean_outcome
-from meterlake.pipeline.jobs.turns import PAUSE_S, Stop
+from meterlake.pipeline.jobs.fair_turns import PAUSE_S, Stop
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state.integrations.health import Health
 from meterlake.stores.state.integrations.queues import ClaimedRun, DueQueue

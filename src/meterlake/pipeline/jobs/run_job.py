@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, TypeVar
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Busy, Invalid, MeterlakeError, StaleVersion, Unavailable
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, GivenUp, Patience, running
+from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.pipeline.jobs.job_spec import JobSpec
-from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, JobStatus, Transaction
 from meterlake.stores.state.jobs import finish_job, read_job

@@ -8,9 +8,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from meterlake.model.errors import Busy, MeterlakeError, NotFound, StaleVersion
 from meterlake.model.measurements.receipt import Receipt
+from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import never_stop, run_job
-from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job
 

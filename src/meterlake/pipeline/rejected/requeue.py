@@ -17,8 +17,8 @@ from uuid import uuid4
 from meterlake.model.errors import Busy, Invalid, Required
 from meterlake.model.measurements.editable_row import members_of, text_of
 from meterlake.model.measurements.receipt import Delivery, Receipt, Requeued
-from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.plurals import counted
 from meterlake.pipeline.ingest.commit import Overtaken
 from meterlake.pipeline.ingest.rejected_rows import BATCH_ROWS, every_rejected, place_of, places_of
 from meterlake.pipeline.ingest.run import ingest_file

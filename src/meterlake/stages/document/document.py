@@ -25,7 +25,7 @@ from meterlake.model.bills.statement_content import AggregatedUsage
 from meterlake.model.errors import UnbalancedBill
 from meterlake.model.values.money import divide, exact, plain, round_quotient
 from meterlake.model.values.period import format_instant, zone
-from meterlake.stages.document.facts import BandPrice, CurrencyRounding, DocumentFacts
+from meterlake.stages.document.document_data import BandPrice, CurrencyRounding, DocumentFacts
 from meterlake.stages.document.lines import (
     LineWriter,
     amounts_by_account,

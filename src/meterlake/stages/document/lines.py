@@ -16,7 +16,7 @@ from meterlake.model.bills.document import (
     SectionKind,
 )
 from meterlake.model.values.money import ONE, ZERO, exact, plain
-from meterlake.stages.document.facts import DocumentFacts, NamedAccount
+from meterlake.stages.document.document_data import DocumentFacts, NamedAccount
 from meterlake.stages.document.texts import (
     DECIMALS,
     amount_text,

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.configuration.field_descriptions import meaning, table_of
 from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
-from meterlake.model.configuration.meanings import meaning, table_of
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.contracts import Commitment

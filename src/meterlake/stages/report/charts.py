@@ -6,8 +6,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.values.counted import counted
 from meterlake.model.values.money import plain
+from meterlake.model.values.plurals import counted
 from meterlake.stages.report.content import Report, Usage
 
 # Colours are numbers here; the page knows them, light and dark.

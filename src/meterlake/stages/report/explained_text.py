@@ -6,8 +6,8 @@ from decimal import ROUND_DOWN, Context, Decimal
 from typing import Any, Final
 
 from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber
-from meterlake.model.values.counted import counted
 from meterlake.model.values.money import plain
+from meterlake.model.values.plurals import counted
 
 # A number whose decimals do not end is cut for the eye.
 _SHOWN_PLACES: Final = Decimal("0.000001")

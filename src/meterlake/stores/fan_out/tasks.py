@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from meterlake.model.errors import MeterlakeError, RunnerUnavailable, Unavailable
-from meterlake.model.values.counted import first_of
+from meterlake.model.values.plurals import first_of
 from meterlake.model.work.jobs import FanOutRunner
 from meterlake.stores import Stores
 

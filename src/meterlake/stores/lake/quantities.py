@@ -17,7 +17,7 @@ from meterlake.model.values.sql import quote
 from meterlake.stores.lake.connection import INLINED_ROWS_MAX, translate_errors
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.quantity_runs import IS_RUN, NEWEST_ID, RUNS, RunKey
-from meterlake.stores.lake.staged import StagedFiles
+from meterlake.stores.lake.staged_parquet import StagedFiles
 
 TABLE: Final = "quantity"
 STATEMENTS: Final = "quantity_statement"

@@ -16,7 +16,7 @@ from meterlake.model.bills.jobs import KIND
 from meterlake.model.values import failpoint
 from meterlake.model.values.ids import is_id
 from meterlake.pipeline.billing import run as verb
-from meterlake.pipeline.billing.jobs.approval import approve_due
+from meterlake.pipeline.billing.jobs.auto_approval import approve_due
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, run_bill_job
 from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.pipeline.jobs.waiting import run_round

@@ -14,7 +14,7 @@ from meterlake.model.errors import Conflict
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import set_status
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.documents.letters import BILL_LETTERS, list_letters, send_bill
+from meterlake.pipeline.documents.bill_emails import BILL_LETTERS, list_letters, send_bill
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.processes import free_port
 from meterlake.worker.flow_runs import Executor

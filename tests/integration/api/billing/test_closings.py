@@ -9,8 +9,8 @@ from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import set_status
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.home.closing import Closing, ClosingStep
-from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
+from meterlake.pipeline.closing.close_month import Closing, ClosingStep
+from meterlake.pipeline.closing.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.bills import price_egress, refuse_bills, subscribe

@@ -12,7 +12,7 @@ from meterlake.model.errors import Forbidden
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import approve_bills, approve_filtered, set_status
 from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job
-from meterlake.pipeline.home.closing_requests import (
+from meterlake.pipeline.closing.closing_requests import (
     CLOSING_STEPS,
     ClosingAction,
     ClosingRequest,

@@ -11,7 +11,7 @@ from meterlake.model.values import failpoint
 from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.maintenance.maintain import maintain
 from tests.homes import HEADER, csv_row
 from tests.integration.pipeline.backfill.test_rederive import prepare as derivable
 from tests.integration.pipeline.backfill.test_replace import NEW, SEPTEMBER, lake, prepare

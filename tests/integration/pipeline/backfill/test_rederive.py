@@ -10,7 +10,7 @@ from meterlake.model.values.period import Period
 from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from tests.homes import HEADER, configure, csv_row
 
 METER = {

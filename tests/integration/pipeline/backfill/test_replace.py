@@ -10,8 +10,8 @@ from meterlake.model.values.period import Period
 from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.rejected_rows import list_rejected
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.pipeline.rejected.requeue import requeue
 from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import EGRESS, HEADER, configure, csv_row

@@ -19,10 +19,10 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.job import lock_backfill
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.home.bill_review import review_bills
-from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.closing.bill_review import review_bills
 from meterlake.pipeline.home.status import status
 from meterlake.pipeline.ingest.rejected_rows import list_rejected, show_rejected
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.pipeline.rejected.receipts import show_receipts, uid_receipts
 from meterlake.pipeline.rejected.rejected_files import Edit
 from meterlake.pipeline.rejected.requeue import requeue, requeue_edited
@@ -388,7 +388,7 @@ def test_it_can_be_reverted_after_upkeep_and_a_move(home, tmp_path):
     need_folder()
     from datetime import timedelta
 
-    from meterlake.pipeline.home.maintain import maintain
+    from meterlake.pipeline.maintenance.maintain import maintain
 
     rows = "".join(csv_row(f"m{number}", number) for number in range(3_000))
     home.ingest("many.csv", HEADER + rows)

@@ -14,7 +14,7 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.what_if import BackfillChoice, compare_backfill
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.config.configure import export
+from meterlake.pipeline.config.apply_configuration import export
 from meterlake.stores.state.billing.bills import bills
 from tests.billing_oracle.worlds import FEATURES, random_world
 from tests.bills import a_home_to_bill, aggregation, use

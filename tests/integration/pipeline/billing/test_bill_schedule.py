@@ -7,12 +7,12 @@ import pytest
 from meterlake.model.bills.jobs import KIND
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.pipeline.billing.jobs import approval
-from meterlake.pipeline.billing.jobs.approval import approve_due
+from meterlake.pipeline.billing.jobs import auto_approval
+from meterlake.pipeline.billing.jobs.auto_approval import approve_due
 from meterlake.pipeline.billing.jobs.jobs import bill_order, create, get_job, run_bill_job
 from meterlake.pipeline.billing.jobs.schedule import order_of_run, submit_scheduled
 from meterlake.pipeline.events.reader import read_log
-from meterlake.pipeline.home.maintain import forget_events
+from meterlake.pipeline.maintenance.maintain import forget_events
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure
@@ -272,7 +272,7 @@ def test_a_bill_with_usage_without_a_price_is_held_back_until_it_has_one(home):
 
 @pytest.mark.long
 def test_a_bill_is_held_back_however_many_jobs_there_were_since(home, monkeypatch):
-    monkeypatch.setattr(approval, "JOBS_AT_ONCE", 2)
+    monkeypatch.setattr(auto_approval, "JOBS_AT_ONCE", 2)
     settings(home, **GRACE)
     pricing = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}
     bands = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}]

@@ -17,7 +17,7 @@ from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, get_memo, update_memo
 from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
-from meterlake.pipeline.home.bill_review import review_bills
+from meterlake.pipeline.closing.bill_review import review_bills
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.memos.lines import line_id
 from tests.bills import use

@@ -16,7 +16,7 @@ from meterlake.model.resources.proposal import Document
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
-from meterlake.pipeline.config.configure import ApplyOptions, apply, export
+from meterlake.pipeline.config.apply_configuration import ApplyOptions, apply, export
 from meterlake.stores.state.billing.bills import bills
 from tests.billing_oracle.worlds import FEATURES, random_world
 from tests.bills import a_home_to_bill, use

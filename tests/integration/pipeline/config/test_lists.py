@@ -7,7 +7,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.resources.proposal import Document
-from meterlake.pipeline.config.configure import ChangeAction, apply, export
+from meterlake.pipeline.config.apply_configuration import ChangeAction, apply, export
 from meterlake.pipeline.config.lists import list_adjustments, list_by_product, list_children
 from meterlake.stores.state.core.pages import Page
 from tests.organizations import Clock, new_organization

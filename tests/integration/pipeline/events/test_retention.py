@@ -6,7 +6,7 @@ from sqlalchemy import insert
 
 from meterlake.model.resources.events import Event
 from meterlake.pipeline.events.events import EventFilters, list_events
-from meterlake.pipeline.home.maintain import forget_events
+from meterlake.pipeline.maintenance.maintain import forget_events
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events.event_tables import EVENT, EVENT_NOTIFICATION
 from meterlake.stores.state.events.incidents import INCIDENT

@@ -7,7 +7,7 @@ import pytest
 import sample_data
 from meterlake.model.errors import NotFound
 from meterlake.model.values.period import Month
-from meterlake.pipeline.config import configure
+from meterlake.pipeline.config import apply_configuration
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.home.status import status
 from meterlake.pipeline.ingest.drop_folder import drop_folder
@@ -26,8 +26,8 @@ def stores(tmp_path):
     initialize(settings, "Halvorsen Cloud")
     with open_stores(settings, lambda: NOW) as stores:
         organization = stores.state.organization()
-        documents = configure.read_documents([sample_data.CONFIGURATION])
-        configure.apply(stores.state, organization.id, documents, "test")
+        documents = apply_configuration.read_documents([sample_data.CONFIGURATION])
+        apply_configuration.apply(stores.state, organization.id, documents, "test")
         yield stores
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from meterlake.model.errors import Busy
 from meterlake.model.measurements.receipt import Delivery, Receipt
-from meterlake.pipeline.ingest.deaths import counting_deaths
+from meterlake.pipeline.ingest.reader_crashes import counting_deaths
 from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import HEADER, a_home, csv_row, new_home, open_home
 from tests.hostile_files import LABORIOUS, LARGE, MODEST, SMALL

@@ -17,10 +17,10 @@ from meterlake.model.values.period import Period
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.maintain import maintain
-from meterlake.pipeline.home.move_lake import shard_lake
-from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest import commit as commits
+from meterlake.pipeline.maintenance.maintain import maintain
+from meterlake.pipeline.maintenance.move_lake import shard_lake
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.stores.lake.lake import Lake
 from tests.databases import need_folder
 from tests.homes import HEADER, Home, a_home, csv_row, open_home

@@ -15,7 +15,7 @@ from filelock import FileLock
 from meterlake.model.errors import Busy, Forbidden, Invalid, NotFound, StaleVersion, Unavailable
 from meterlake.pipeline.events.events import get_event
 from meterlake.pipeline.home.alerts import check_alerts
-from meterlake.pipeline.ingest.deaths import reading_alone
+from meterlake.pipeline.ingest.reader_crashes import reading_alone
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.uploads import (
     announce,

@@ -7,7 +7,7 @@ from meterlake.model.errors import Conflict, NotFound, StillReferenced
 from meterlake.model.resources import BY_NAME
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.configure import ApplyOptions, apply
+from meterlake.pipeline.config.apply_configuration import ApplyOptions, apply
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.integrations.life_cycle import MappingChoice, delete_integration
 from tests.deliveries import runs_of, webhook_document

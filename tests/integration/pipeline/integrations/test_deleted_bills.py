@@ -23,7 +23,7 @@ from meterlake.pipeline.integrations.life_cycle import (
 )
 from meterlake.pipeline.integrations.runs import replay_run
 from meterlake.pipeline.integrations.sender import connectors
-from meterlake.stages.events.hand_over import BILL_DELETED
+from meterlake.stages.events.integration_deliveries import BILL_DELETED
 from meterlake.stores.state.billing.stored_bills import LineContent
 from tests.deliveries import runs_of, tries
 from tests.doubles.receivers import respond, running_receiver

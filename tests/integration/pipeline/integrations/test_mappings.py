@@ -9,11 +9,11 @@ from meterlake.model.configuration.integrations import ExternalMapping, Integrat
 from meterlake.model.errors import Conflict, MeterlakeError
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.integrations.connectors.billed import read_bill
 from meterlake.pipeline.integrations.connectors.connector import Outgoing
-from meterlake.stages.config.propose import Document
+from meterlake.stages.config.diff import Document
 from meterlake.stores.state.core.migrations.earlier import mapped_id
 from meterlake.stores.state.core.stored_configuration import field_equals
 from meterlake.stores.state.core.tables import ENTITY_REFERENCE

@@ -7,11 +7,11 @@ import pytest
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.configure import ApplyOptions, apply
+from meterlake.pipeline.config.apply_configuration import ApplyOptions, apply
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.pipeline.integrations.life_cycle import disable_integration, enable_integration
-from meterlake.stages.config.propose import Document
+from meterlake.stages.config.diff import Document
 from meterlake.stores.state.integrations.health import refusing_destinations, write_refusal
 from tests.doubles.receivers import running_receiver
 from tests.sent_bills import create, home_with_bills, integrate, make_bills, send_bills

@@ -4,7 +4,7 @@ import pytest
 
 import sample_data
 from meterlake.model.errors import BadQuery
-from meterlake.pipeline.config import configure
+from meterlake.pipeline.config import apply_configuration
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.files import ingest_files
 from meterlake.pipeline.publish.query import query
@@ -18,8 +18,8 @@ def opened(tmp_path_factory):
     initialize(settings, "Halvorsen Cloud")
     with open_stores(settings) as stores:
         organization = stores.find_organization()
-        documents = configure.read_documents([sample_data.CONFIGURATION])
-        configure.apply(stores.state, organization.id, documents, "test")
+        documents = apply_configuration.read_documents([sample_data.CONFIGURATION])
+        apply_configuration.apply(stores.state, organization.id, documents, "test")
         names = ("14-seats-days-21-31.ndjson", "12-api-bad-rows.ndjson")
         paths = [sample_data.MEASUREMENTS / name for name in names]
         assert len(list(ingest_files(organization, paths))) == 2

@@ -8,7 +8,7 @@ from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
-from meterlake.pipeline.home.bill_review import review_bills
+from meterlake.pipeline.closing.bill_review import review_bills
 from meterlake.pipeline.home.status import status
 from meterlake.pipeline.ingest.rejected_rows import list_rejected, show_rejected
 from meterlake.pipeline.rejected.rejected_files import Edit

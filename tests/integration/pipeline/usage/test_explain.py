@@ -13,7 +13,7 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from tests.bills import aggregation, price_egress, subscribe

@@ -9,8 +9,8 @@ from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.home.status import status
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.late import late
 from tests.bills import price_egress, subscribe

@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "api.md"
 DECLARING = (
     *("model/resources", "model/rules", "model/resources/unused.py"),
     *(
-        "model/configuration/meanings.py",
+        "model/configuration/field_descriptions.py",
         "model/configuration/examples.py",
         "model/resources/event_fields.py",
         "stores/publish",

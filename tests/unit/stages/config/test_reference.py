@@ -19,7 +19,7 @@ from meterlake.model.values.documents import parse
 from meterlake.stages.config.describe import describe_all
 from meterlake.stages.config.reference.document import configuration_document, rule_text
 from meterlake.stages.config.reference.schema import configuration_schema
-from tests.integration.pipeline.config.test_configure_kinds import CONTENT
+from tests.integration.pipeline.config.test_apply_kinds import CONTENT
 from tests.organizations import DOCUMENTS, after
 
 PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"

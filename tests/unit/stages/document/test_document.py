@@ -12,7 +12,7 @@ from meterlake.model.bills.statement_content import StatementLine
 from meterlake.model.catalog.catalog import Reduce
 from meterlake.model.errors import UnbalancedBill
 from meterlake.model.values.money import RoundingMode
-from meterlake.stages.document.facts import (
+from meterlake.stages.document.document_data import (
     BandPrice,
     CurrencyRounding,
     LineDraw,

@@ -8,9 +8,9 @@ from meterlake.model.bills.differences import CauseKind, DifferenceCause
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.resources import code_or_name
 from meterlake.model.values import wire
-from meterlake.model.values.counted import counted
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import plain
+from meterlake.model.values.plurals import counted
 from meterlake.stores.state.billing.bills.changes import AlteredBill, SourcePosting
 
 # How long a value is that is shown, and how many there are.

@@ -7,9 +7,9 @@ from typing import Any, Final
 from meterlake.model.bills.differences import CauseKind, DifferenceCause
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.resources import BY_KIND, code_or_name
-from meterlake.model.values.counted import counted
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import plain
+from meterlake.model.values.plurals import counted
 from meterlake.pipeline.billing.differences.causes import (
     describe_bill,
     describe_change,

@@ -27,9 +27,9 @@ from meterlake.model.errors import Invalid, NotFound, TooManyJobs
 from meterlake.model.resources.events import BILL_JOB, Event, change, data
 from meterlake.model.rules.bill_jobs import check_bill_request
 from meterlake.model.values import wire
-from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import Month, local_date, zone
+from meterlake.model.values.plurals import counted
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.jobs.bucket_tasks import TaskBuckets
 from meterlake.pipeline.billing.jobs.documents import (
@@ -58,9 +58,9 @@ from meterlake.pipeline.billing.shown_bills import SHOWN
 from meterlake.pipeline.billing.unbilled import note_unbilled_usage
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Cancelled
+from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.pipeline.jobs.job_spec import JobSpec, pin_newest_snapshot
 from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_job
-from meterlake.pipeline.jobs.turns import Stop
 from meterlake.pipeline.usage.garbage import rare_garbage_searches
 from meterlake.stages.bill import BillSelection, select_again, selections_of
 from meterlake.stores import Organization, Stores

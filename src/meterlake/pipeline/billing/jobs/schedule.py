@@ -15,7 +15,7 @@ from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import local_date, zone
-from meterlake.pipeline.billing.jobs.approval import approve_due
+from meterlake.pipeline.billing.jobs.auto_approval import approve_due
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, count_unfinished, submit_order
 from meterlake.pipeline.billing.late_usage.policy import OPEN_AFTER_END
 from meterlake.pipeline.billing.run import BillResult

@@ -13,7 +13,7 @@ from meterlake.model.resources.proposal import Document
 from meterlake.model.values.entity import Record
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month
-from meterlake.pipeline.config.configure import ApplyOptions, propose_changes
+from meterlake.pipeline.config.apply_configuration import ApplyOptions, propose_changes
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of

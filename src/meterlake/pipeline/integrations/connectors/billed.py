@@ -25,7 +25,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outgoing,
     Sent,
 )
-from meterlake.stages.events.hand_over import ON_APPROVAL
+from meterlake.stages.events.integration_deliveries import ON_APPROVAL
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.versions import last_version

@@ -9,9 +9,9 @@ from meterlake.model.configuration.subjects import SUBJECTS, Subject, subject_of
 from meterlake.model.resources import CONFIG, RESOURCES, Resource, wire_name
 from meterlake.model.rules import Rule
 from meterlake.model.values import wire
-from meterlake.model.values.counted import counted
 from meterlake.model.values.documents import to_yaml
 from meterlake.model.values.ids import CODE_PATTERN
+from meterlake.model.values.plurals import counted
 from meterlake.stages.config.reference.schema import Schema, configuration_schema, first_sentence
 
 _FORMATS: Final = {"date-time": "instant", "date": "date", "email": "e-mail address"}

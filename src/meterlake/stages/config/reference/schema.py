@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from pydantic_core import core_schema
 
 from meterlake.model.configuration.examples import EXAMPLES
-from meterlake.model.configuration.meanings import field_meaning
+from meterlake.model.configuration.field_descriptions import field_meaning
 from meterlake.model.resources import CONFIG, RESOURCES, Resource
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Entity

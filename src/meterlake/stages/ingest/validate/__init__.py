@@ -24,7 +24,11 @@ from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values.period import FUTURE_TOLERANCE
 from meterlake.stages.ingest.validate import parse_columns as columns
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
-from meterlake.stages.ingest.validate.own_fields import FieldGroup, by_own_fields, with_all_fields
+from meterlake.stages.ingest.validate.former_fields import (
+    FieldGroup,
+    by_own_fields,
+    with_all_fields,
+)
 from meterlake.stages.ingest.validate.parse_columns import content_hashes, uid_hashes
 
 _SHOWN: Final = 80

@@ -15,7 +15,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.ids import derived_id
 from meterlake.pipeline.billing.balances import balances
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.configure import ApplyOptions, apply
+from meterlake.pipeline.config.apply_configuration import ApplyOptions, apply
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
 from meterlake.stores.state.billing.credits.balances import BalanceFilters

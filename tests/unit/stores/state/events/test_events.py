@@ -16,7 +16,7 @@ from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.resources.events import Event
 from meterlake.model.values import wire
-from meterlake.pipeline.config import configure
+from meterlake.pipeline.config import apply_configuration
 from meterlake.stores.state.billing.bills import batch as bill_batch
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.core.auto_accounts import create_auto_accounts
@@ -192,14 +192,14 @@ def test_what_comes_and_goes_in_one_transaction_has_both_events(write, found):
 
 
 def test_configuration_files_write_events(state, org, found):
-    configure.apply(state, org, everything(), "USER_1")
+    apply_configuration.apply(state, org, everything(), "USER_1")
     first = found()
     assert {f"configuration.{kind}.created" for kind in ("meter", "pricing", "accountplan")} <= {
         each.event.name for each in first
     }
 
-    configure.apply(state, org, changed("accounts", name="Acme Inc."), "USER_1")
-    configure.apply(state, org, changed("accounts", name="Acme Inc."), "USER_1")
+    apply_configuration.apply(state, org, changed("accounts", name="Acme Inc."), "USER_1")
+    apply_configuration.apply(state, org, changed("accounts", name="Acme Inc."), "USER_1")
     [update] = found()[: len(found()) - len(first)]
     assert update.event.name == "configuration.account.updated"
     assert (plain(update)["oldDto"]["name"], plain(update)["newDto"]["name"]) == (
@@ -210,9 +210,11 @@ def test_configuration_files_write_events(state, org, found):
 
 def test_a_dry_run_and_files_that_are_refused_write_no_events(state, org, names):
     before = names()
-    configure.apply(state, org, everything(), "USER_1", configure.ApplyOptions(dry_run=True))
+    apply_configuration.apply(
+        state, org, everything(), "USER_1", apply_configuration.ApplyOptions(dry_run=True)
+    )
     with pytest.raises(Invalid):
-        configure.apply(state, org, changed("accounts", currency="XXX"), "USER_1")
+        apply_configuration.apply(state, org, changed("accounts", currency="XXX"), "USER_1")
 
     assert names() == before
 

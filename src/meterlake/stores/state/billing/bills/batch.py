@@ -15,8 +15,8 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_, select, update
 
 from meterlake.model.bills.ledger import BillRank, Posting
-from meterlake.model.bills.left_bill import LeftDifference, left_differences
 from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.unchanged_bill import LeftDifference, left_differences
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.configuration.organization import PERIOD_SETTINGS
 from meterlake.model.values import wire

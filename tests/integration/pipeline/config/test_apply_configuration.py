@@ -20,7 +20,7 @@ from meterlake.model.errors import (
 )
 from meterlake.model.resources import CONFIG, RESOURCES
 from meterlake.model.resources.proposal import Document
-from meterlake.pipeline.config.configure import (
+from meterlake.pipeline.config.apply_configuration import (
     ApplyOptions,
     ChangeAction,
     FieldDifference,

@@ -13,10 +13,10 @@ from sqlalchemy import insert
 
 from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.resources.proposal import Document
-from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.config.apply_configuration import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.maintenance.maintain import maintain
 from meterlake.settings import Settings
 from meterlake.stores import Organization, open_stores
 from meterlake.stores.state.core.tables import BILL

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.measurements.receipt import Receipt
-from meterlake.model.values.counted import counted, first_of
 from meterlake.model.values.period import Month
+from meterlake.model.values.plurals import counted, first_of
 from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.backfill import apply
+from meterlake.pipeline.closing.close_month import Closing, ClosingStep
+from meterlake.pipeline.closing.closing_bills import carry_out_review, check_shown, make_bills
 from meterlake.pipeline.export.run import run_to_end, submit_export
-from meterlake.pipeline.home.closing import Closing, ClosingStep
-from meterlake.pipeline.home.closing_bills import carry_out_review, check_shown, make_bills
-from meterlake.pipeline.home.maintain import maintain
-from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox import poll_inboxes
 from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.pipeline.integrations.sender import prepare_runs, send_due_runs
+from meterlake.pipeline.maintenance.maintain import maintain
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import Organization

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import meterlake
-from meterlake.model.values.counted import counted, first_of
+from meterlake.model.values.plurals import counted, first_of
 
 SOURCES = Path(meterlake.__file__).parent
 # A number that a text counts with: its noun follows at once.
@@ -31,7 +31,7 @@ OTHERWISE = {
     ("pipeline/integrations/connectors/http.py", "len(external_id)"): "more than are allowed",
     ("pipeline/integrations/connectors/stripe_invoices.py", "len(items)"): "more than are allowed",
     ("pipeline/lookups/lookups.py", "len(documents)"): "more than are allowed",
-    ("stages/ingest/validate/own_fields.py", "len(names)"): "more than are allowed",
+    ("stages/ingest/validate/former_fields.py", "len(names)"): "more than are allowed",
     ("stages/ingest/derive/__init__.py", "field.text_max"): "a limit",
     ("stages/report/explanation_page.py", "count"): "more than are shown",
     ("stages/report/movers_picture.py", "movers.less"): "they pay",

@@ -48,7 +48,7 @@ def send(
     from meterlake.model.errors import MeterlakeError, Required
     from meterlake.model.values.problems import read
     from meterlake.pipeline.billing.named_bills import find_bills
-    from meterlake.pipeline.documents.letters import check_mail_server, send_bill
+    from meterlake.pipeline.documents.bill_emails import check_mail_server, send_bill
 
     if not bills:
         raise Required("BILL")
@@ -83,7 +83,7 @@ def _preview(names: Sequence[str], request: "SendBillRequest", options: Options)
     """Show what the letters of bills say."""
     from meterlake.model.bills.requests import PreviewLetterRequest
     from meterlake.pipeline.billing.named_bills import find_bills
-    from meterlake.pipeline.documents.letters import preview_letter
+    from meterlake.pipeline.documents.bill_emails import preview_letter
 
     with options.open() as organization:
         ids = find_bills(organization, names)

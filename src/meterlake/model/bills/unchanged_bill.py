@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from meterlake.model.bills.differences import differing_members
 from meterlake.model.values import wire
-from meterlake.model.values.counted import first_of
 from meterlake.model.values.money import plain
+from meterlake.model.values.plurals import first_of
 
 # More of one bill say nothing more.
 _KEPT_MAX: Final = 20

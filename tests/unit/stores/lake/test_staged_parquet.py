@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.errors import Unavailable
-from meterlake.stores.lake import staged
-from meterlake.stores.lake.staged import StagedFiles
+from meterlake.stores.lake import staged_parquet
+from meterlake.stores.lake.staged_parquet import StagedFiles
 
 
 def frame(*instants: datetime) -> pl.DataFrame:
@@ -79,8 +79,8 @@ def test_every_file_that_is_not_set_aside_is_sent_once_when_it_is_finished(writt
 
     with (
         TemporaryDirectory() as folder,
-        patch.object(staged, "ROW_GROUP_ROWS", 10),
-        patch.object(staged, "SENT_ROWS", 30),
+        patch.object(staged_parquet, "ROW_GROUP_ROWS", 10),
+        patch.object(staged_parquet, "SENT_ROWS", 30),
     ):
         files = StagedFiles(Path(folder), send=send)
         number = 0

@@ -17,9 +17,9 @@ from meterlake.model.bills.unbilled import ReviewFinding, ReviewKind, Uncovered,
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict
-from meterlake.model.values.counted import counted
 from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
 from meterlake.model.values.period import Month, format_instant, zone
+from meterlake.model.values.plurals import counted
 from meterlake.model.values.sql import quote
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.currencies import read_currencies

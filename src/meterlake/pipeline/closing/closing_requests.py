@@ -17,21 +17,21 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.billing.two_persons import refuse_own_work
-from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.home.bill_review import KnownPoints, KnownReviews, late_files_error
-from meterlake.pipeline.home.closing import (
+from meterlake.pipeline.closing.bill_review import KnownPoints, KnownReviews, late_files_error
+from meterlake.pipeline.closing.close_month import (
     OPERATIONS,
     Closing,
     ClosingStep,
     refuse_pending,
     unfinished_steps,
 )
-from meterlake.pipeline.home.closing_bills import (
+from meterlake.pipeline.closing.closing_bills import (
     OtherReview,
     begin_review_again,
     bills_of_month,
 )
-from meterlake.pipeline.home.closing_steps import check_backfills, close_month
+from meterlake.pipeline.closing.closing_steps import check_backfills, close_month
+from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.ingest.expected_files import missing_files
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun

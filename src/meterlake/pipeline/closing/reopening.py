@@ -7,7 +7,7 @@ from typing import Any, Final
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound
 from meterlake.model.values.failpoint import mark_step
-from meterlake.pipeline.home.closing import Closing, ClosingStep
+from meterlake.pipeline.closing.close_month import Closing, ClosingStep
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.month import read_month_bills
 from meterlake.stores.state.integrations.runs import sent_entities

@@ -13,7 +13,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 
 from meterlake.model.errors import Invalid, Required, Unavailable
-from meterlake.pipeline.home.letters import send_letters, try_letters
+from meterlake.pipeline.home.email_outbox import send_letters, try_letters
 from meterlake.settings import Settings
 from meterlake.stores.mail import GIVEN_UP_AFTER, Outbox
 from meterlake.stores.processes import free_port

@@ -15,7 +15,7 @@ from meterlake.pipeline.billing.jobs.documents import HELD
 from meterlake.stores import Organization
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.bills.approval import WaitingBill, waiting_bills
+from meterlake.stores.state.billing.bills.bulk_approval import WaitingBill, waiting_bills
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
 

@@ -8,7 +8,7 @@ import logging
 from typing import Final
 
 from meterlake.model.errors import Busy, MeterlakeError
-from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.stores import Stores
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.mail import (

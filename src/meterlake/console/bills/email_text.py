@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from meterlake.console.bills.bills import BILLS
 from meterlake.console.shell.page import Visit, page_routes
-from meterlake.model.configuration.letter_template import PLACEHOLDERS
+from meterlake.model.configuration.email_template import PLACEHOLDERS
 
 
 async def show_letter(visit: Visit) -> Response:

@@ -10,7 +10,7 @@ from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import Invalid, MeterlakeError, Required
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.ids import derived_id
-from meterlake.stages.config.propose import propose
+from meterlake.stages.config.diff import propose
 from tests.organizations import DOCUMENTS, added, after, changed, empty, everything
 
 ACME = {"code": "acme", "name": "Acme", "emailAddress": "a@b.example"}

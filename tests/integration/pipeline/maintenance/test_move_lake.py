@@ -21,9 +21,9 @@ from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.home.maintain import maintain
-from meterlake.pipeline.home.move_lake import move_lakes, plan_move, remove_former
-from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.maintenance.maintain import maintain
+from meterlake.pipeline.maintenance.move_lake import move_lakes, plan_move, remove_former
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.home_settings import shared_settings
@@ -278,7 +278,7 @@ def test_settings_of_a_place_without_the_lakes_name_the_command(tmp_path):
 KILLED = """
 import sys
 from meterlake.model.values import failpoint
-from meterlake.pipeline.home.move_lake import move_lakes
+from meterlake.pipeline.maintenance.move_lake import move_lakes
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.killing import die_at

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from meterlake.api.server.once import act_once
+from meterlake.api.server.idempotency_keys import act_once
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.model.errors import Conflict, KeyReused, MeterlakeError, NotAnswered
 from meterlake.pipeline.access.idempotency import IdempotencyKey

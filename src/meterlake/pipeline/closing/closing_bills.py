@@ -13,15 +13,15 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict
-from meterlake.model.values.counted import counted, first_of
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month
+from meterlake.model.values.plurals import counted, first_of
 from meterlake.pipeline.billing.bills import approve_bills
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.two_persons import refuse_own_work
-from meterlake.pipeline.home.bill_review import review_result
-from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
+from meterlake.pipeline.closing.bill_review import review_result
+from meterlake.pipeline.closing.close_month import Closing, ClosingStep, Rejected
 from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.pricing.remainders import decimals

@@ -6,9 +6,9 @@ from meterlake.model.errors import NotReconciled
 from meterlake.model.resources.events import BOOKS_ALERT, fields_of
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.home.alerts import check_alerts
-from meterlake.pipeline.home.maintain import maintain
-from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest import commit
+from meterlake.pipeline.maintenance.maintain import maintain
+from meterlake.pipeline.maintenance.reconciliation import check_reconciliation
 from meterlake.stores.state.core.pages import Page
 from tests.databases import copy_home
 from tests.homes import EGRESS, HEADER, a_home, configure, csv_row, open_home

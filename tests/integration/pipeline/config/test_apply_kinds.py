@@ -7,7 +7,7 @@ import pytest
 from meterlake.model.resources import BY_NAME, CONFIG
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import wire
-from meterlake.pipeline.config.configure import ChangeAction, apply, export
+from meterlake.pipeline.config.apply_configuration import ChangeAction, apply, export
 from meterlake.settings import Settings
 from tests.organizations import DOCUMENTS, new_organization, open_new
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentFormat
 from meterlake.model.bills.requests import BillStatus, PreviewLetterRequest, SendBillRequest
-from meterlake.model.configuration.letter_template import fill_template
+from meterlake.model.configuration.email_template import fill_template
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Unavailable
@@ -26,8 +26,8 @@ from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Organization
 from meterlake.stores.mail import LetterPostponed, LetterRefused, MailServer, without_links
 from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.billing.bill_emails import KIND, letter_id, letters_of
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.letters import KIND, letter_id, letters_of
 from meterlake.stores.state.jobs import AGAIN, submit
 
 # For about a day, while a mail server does not take a letter.

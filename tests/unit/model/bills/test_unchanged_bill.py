@@ -2,7 +2,7 @@
 
 import pytest
 
-from meterlake.model.bills.left_bill import describe_left, left_differences
+from meterlake.model.bills.unchanged_bill import describe_left, left_differences
 from meterlake.model.values import wire
 
 BILL = {"period": "2026-09", "currency": "USD", "total": "10", "body": '{"dueDate":"2026-10-31"}'}

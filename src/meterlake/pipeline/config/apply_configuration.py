@@ -37,7 +37,7 @@ from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.pipeline.config.webhook_addresses import webhook_rules
 from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe, describe_all
-from meterlake.stages.config.propose import propose
+from meterlake.stages.config.diff import propose
 from meterlake.stages.config.prune import in_use, left_out, name_of
 from meterlake.stores.custom_sql import LIMITS, SqlLimits
 from meterlake.stores.state import Reader, State, Transaction, new_id

@@ -1,0 +1,1 @@
+"""Closing a month: its steps, its bills, its review, and opening it again."""
