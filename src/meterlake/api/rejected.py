@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from meterlake.api.entities import page
+from meterlake.api.entities import ORDERS, page
 from meterlake.api.responses.rejected import (
     RejectedRowsDismissRequest,
     RejectedRowsReopenRequest,
@@ -19,7 +19,7 @@ from meterlake.pipeline.ingest import rejected_rows
 from meterlake.pipeline.rejected import receipts
 from meterlake.pipeline.rejected import requeue as rejected
 from meterlake.pipeline.rejected.rejected_files import edit_of
-from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, Status
+from meterlake.stores.lake.rejected import SORTS, RejectedFilter, RejectedOrder, Status
 
 _REJECTED: Final = f"{ORGANIZATION}/measurements/rejected"
 _PAGE_MAX: Final = 200
@@ -33,8 +33,12 @@ _STATUSES: Final[dict[str, Status | None]] = {
 
 
 async def list_rows(call: Call) -> Any:
-    """One page of rejected rows, in the order of their sources and rows."""
+    """One page of rejected rows, in the order of their sources and rows, or of a member."""
     query, this = call.query, page(call, _PAGE_MAX)
+    order = RejectedOrder(
+        query.one_of("sortBy", {each: each for each in SORTS}, default=None),
+        query.one_of("sortOrder", ORDERS, default=True),
+    )
     filters = RejectedFilter(
         source=query.text("source"),
         delivery=query.text("delivery"),
@@ -47,21 +51,14 @@ async def list_rows(call: Call) -> Any:
     )
     try:
         rows = await call.run(
-            rejected_rows.list_rejected, call.organization, filters, this.size, this.token
+            rejected_rows.list_rejected, call.organization, filters, this.size, this.token, order
         )
     except (Invalid, NotFound):
         raise Invalid(
             "nextToken", this.token, "it must be the nextToken of the page before"
         ) from None
-    return envelope([_row_document(row.to_wire()) for row in rows], _token(rows, this.size))
-
-
-def _token(rows: list[RejectedRow], size: int) -> str | None:
-    if len(rows) < size:
-        return None
-    last = rows[-1].place
-    # The whole identity: its beginning may be that of others some day.
-    return f"{last.identity}:{last.row}.{last.part}"
+    token = None if len(rows) < this.size else rejected_rows.mark_of(rows[-1], order)
+    return envelope([_row_document(row.to_wire()) for row in rows], token)
 
 
 async def get_row(call: Call) -> Any:

@@ -59,6 +59,8 @@ def row_of(http, id_):
         {"pageSize": 201},
         {"status": "closed"},
         {"since": "yesterday"},
+        {"sortBy": "detail"},
+        {"sortOrder": "down", "sortBy": "reason"},
     ],
 )
 def test_strange_queries_are_refused(http, query):
@@ -70,6 +72,33 @@ def test_strange_queries_are_refused(http, query):
 @pytest.mark.parametrize("id_", ["zero", "00", "0000:x", "0000:1.2.3"])
 def test_what_is_no_id_is_refused(http, id_):
     assert http.get(f"/measurements/rejected/{id_}").status_code == 400
+
+
+def test_rows_are_sorted_page_by_page(server, http):
+    home = Home(server.stores, server.org_id, Clock())
+    for name in ("sorted-b.csv", "sorted-a.csv"):
+        bad = (csv_row(f"{name}{each}", meter=meter) for each, meter in enumerate(("", "z", "y")))
+        assert home.ingest(name, HEADER + "".join(bad) + csv_row(name, "x")).rejected == 4
+
+    def pages(**query):
+        found, token = [], None
+        while token or not found:
+            answer = listed(http, pageSize=3, nextToken=token, **query)
+            found += [row for row in answer["data"] if row["name"].startswith("sorted-")]
+            token = answer.get("nextToken")
+        return found
+
+    kept = sorted(each["id"] for each in pages())
+    for by in ("receivedAt", "reason", "name", "meter"):
+        for order in ("ASC", "DESC"):
+            rows = pages(sortBy=by, sortOrder=order)
+            values = [row[by] for row in rows if row.get(by)]
+            assert values == sorted(values, reverse=order == "DESC"), (by, order)
+            assert all(row.get(by) for row in rows[: len(values)])
+            assert sorted(row["id"] for row in rows) == kept
+    token = listed(http, pageSize=1, sortBy="reason")["nextToken"]
+    other = http.get("/measurements/rejected", params={"sortBy": "name", "nextToken": token})
+    assert other.status_code == 400
 
 
 def test_a_row_that_was_not_rejected_is_not_there(http, rows):

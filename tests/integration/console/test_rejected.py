@@ -1,5 +1,6 @@
 """Rejected rows in the console: found, mended, given in again and given up, one by one and many at once."""
 
+import csv
 import re
 
 import pytest
@@ -79,6 +80,17 @@ def test_a_row_is_mended_and_comes_in(ada, name):
     assert "Requeued, edited by Ada Lovelace accepted" in ada.text
     assert not ada.offers("mend")
     assert len(listed(ada, name)) == 3
+
+
+def test_the_list_and_its_file_are_sorted(ada, name):
+    kept = listed(ada, name)
+    by_reason = listed(ada, name, sort="reason", order="DESC")
+    assert sorted(by_reason) == sorted(kept)
+    assert by_reason != kept
+    head, *rows = csv.reader(ada.client.get(f"{ada.page.url}&format=csv").text.splitlines())
+    reasons = [row[head.index("Reason")] for row in rows]
+    assert reasons == sorted(reasons, reverse=True)
+    assert "sort=receivedAt" in ada.page.text
 
 
 @pytest.mark.long

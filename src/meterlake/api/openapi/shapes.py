@@ -479,6 +479,7 @@ SHAPES: Final[dict[str, Shape]] = {
             instant("since"),
             instant("until"),
             text("status", "open", "dismissed", "withdrawn", "requeued", "all"),
+            *ordered("receivedAt", "reason", "name", "meter"),
         ),
     ),
     "GetRejectedRow": Shape(gives=rejected.RejectedRowResponse),

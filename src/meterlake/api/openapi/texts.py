@@ -703,7 +703,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "List rejected rows",
         (
             "One page of rows that were not accepted, each with its reason and its original text, in the"
-            " order of their sources and rows."
+            " order of their sources and rows, or by `sortBy`; rows without a meter are the last ones then."
         ),
     ),
     "GetRejectedRow": ("Retrieve a rejected row", "One row, and what became of it."),

@@ -1,5 +1,6 @@
 """`meterlake rejected`: rows that were not accepted: find them, mend them, give them in again."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,7 @@ from meterlake.model.values.plurals import counted
 if TYPE_CHECKING:
     from meterlake.pipeline.rejected.requeue import Decided, RowChoice
     from meterlake.stores import Organization
-    from meterlake.stores.lake.rejected import RejectedFilter, Status
+    from meterlake.stores.lake.rejected import RejectedFilter, RejectedOrder, Status
 
 COLUMNS: Final = (
     *("!id", "!reason", "?meter", "?field", "detail", "?status"),
@@ -65,6 +66,31 @@ NO_FILTERS: Final = Which()
 Ids = Annotated[str, Parameter(name="ID")]
 Because = Annotated[str | None, Parameter(show_default=False)]
 StatusName = Literal["open", "dismissed", "withdrawn", "requeued", "all"]
+SortName = Literal["received", "reason", "file", "meter"]
+_SORTS: Final = {"received": "receivedAt", "reason": "reason", "file": "name", "meter": "meter"}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Sorting:
+    """The order of rejected rows.
+
+    Attributes:
+        sort: Order the rows by when they came, by reason, by file or by meter.
+        descending: The other way round.
+    """
+
+    sort: Annotated[SortName | None, Parameter(show_default=False)] = None
+    descending: bool = False
+
+    def order(self) -> "RejectedOrder":
+        """As the store knows it."""
+        from meterlake.stores.lake.rejected import RejectedOrder
+
+        return RejectedOrder(_SORTS[self.sort] if self.sort else None, not self.descending)
+
+
+NO_SORTING: Final = Sorting()
 
 
 def register(app: App) -> None:
@@ -100,6 +126,7 @@ def list_(
     *,
     which: Which = NO_FILTERS,
     status: StatusName = "open",
+    sorted_by: Sorting = NO_SORTING,
     limit: Limit = _PAGE,
     after: Text = None,
     options: Options = NO_OPTIONS,
@@ -110,22 +137,26 @@ def list_(
 
     Example: `meterlake rejected list --reason UndefinedMeter`
 
+    Example: `meterlake rejected list --sort received --descending`
+
     Args:
         status: `requeued` are those that came in since by `rejected requeue`, `withdrawn` those of
             a file that a backfill withdrew, `dismissed` those that you gave up.
         limit: The largest number of rows that you want to see.
-        after: Begin after the row with this id.
+        after: Begin after the row with this id; of a sorted list, after what the list before named.
     """
     from meterlake.pipeline.ingest.rejected_rows import (
         check_named,
         count_set_aside,
         list_rejected,
+        mark_of,
     )
 
     filters = which.filters(None if status == "all" else status)
+    order = sorted_by.order()
     aside: dict[str, int] = {}
     with options.looked_at() as organization:
-        found = list_rejected(organization, filters, limit, after)
+        found = list_rejected(organization, filters, limit, after, order)
         if not found:
             check_named(organization, filters)
             aside = count_set_aside(organization, filters)
@@ -133,7 +164,8 @@ def list_(
     empty = "No rejected rows." if status == "all" else f"No {status} rows."
     options.output.rows([row.to_wire() for row in found], columns, empty=empty)
     if len(found) == limit:
-        options.output.note(f"There may be more: --after {found[-1].place}")
+        place = shlex.quote(mark_of(found[-1], order)) if order.by else found[-1].place
+        options.output.note(f"There may be more: --after {place}")
     for name, rows in aside.items():
         options.output.note(f"{rows:,} {name}: --status {name}")
 

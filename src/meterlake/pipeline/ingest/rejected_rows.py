@@ -15,7 +15,14 @@ from meterlake.model.measurements.rejection import Reason
 from meterlake.stores import Organization
 from meterlake.stores.lake import receipts as sources
 from meterlake.stores.lake import rejected
-from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, RowRef
+from meterlake.stores.lake.rejected import (
+    IN_PLACE,
+    RejectedFilter,
+    RejectedMark,
+    RejectedOrder,
+    RejectedRow,
+    RowRef,
+)
 from meterlake.stores.lake.withdrawals import decisions, retractions
 
 # Rows that are read, or given in again, at once.
@@ -26,36 +33,56 @@ _ID: Final = re.compile(
 
 
 def list_rejected(
-    organization: Organization, filters: RejectedFilter, limit: int, after: str | None = None
+    organization: Organization,
+    filters: RejectedFilter,
+    limit: int,
+    after: str | None = None,
+    order: RejectedOrder = IN_PLACE,
 ) -> list[RejectedRow]:
-    """Rejected rows, in the order of their sources and rows.
+    """Rejected rows, in the order of their sources and rows, or in another one.
 
     Args:
         organization: The organization.
         filters: Which ones.
         limit: How many at most.
-        after: The id of the row behind which to go on.
+        after: What `mark_of` gave for the row behind which to go on; in the order of places, its id.
+        order: The order.
 
     Raises:
-        Invalid: `after` is no id.
+        Invalid: `after` is no id, or of another order.
         NotFound: There is no such row, or no lake.
         Unavailable: The lake failed.
     """
     with organization.lake.reader() as connection:
-        start = None if after is None else place_of(connection, after)
-        return rejected.page(connection, filters, limit, start)
+        start = None if after is None else _mark(connection, after, order)
+        return rejected.page(connection, filters, limit, start, order)
+
+
+def mark_of(row: RejectedRow, order: RejectedOrder = IN_PLACE) -> str:
+    """What the page behind a row begins after."""
+    # The whole identity: its beginning may be that of others some day.
+    place = f"{row.place.identity}:{row.row}.{row.part}"
+    return f"{place}={order.by}:{row.sorted_value(order)}" if order.by else place
+
+
+def _mark(connection: duckdb.DuckDBPyConnection, text: str, order: RejectedOrder) -> RejectedMark:
+    id_, _, sorted_by = text.partition("=")
+    by, _, value = sorted_by.partition(":")
+    if by != (order.by or ""):
+        raise Invalid("after", text, "it must be what ends the page before, in the same order")
+    return RejectedMark(place_of(connection, id_), value)
 
 
 def every_rejected(organization: Organization, filters: RejectedFilter) -> Iterator[RejectedRow]:
     """All rejected rows that are meant, page by page."""
-    after: RowRef | None = None
+    after: RejectedMark | None = None
     while True:
         with organization.lake.reader() as connection:
             rows = rejected.page(connection, filters, BATCH_ROWS, after)
         yield from rows
         if len(rows) < BATCH_ROWS:
             return
-        after = rows[-1].place
+        after = RejectedMark(rows[-1].place)
 
 
 def check_named(organization: Organization, filters: RejectedFilter) -> None:

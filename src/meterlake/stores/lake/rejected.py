@@ -152,6 +152,64 @@ class RejectedFilter:
         return list(used), [value for values in used.values() for value in values]
 
 
+# What lists are ordered by, beside the places of rows: texts, of which the empty one is no value.
+_SORTED: Final = {
+    "receivedAt": "strftime(s.received_at, '%Y-%m-%dT%H:%M:%S.%f')",
+    "reason": "item.reason",
+    "name": "item.name",
+    "meter": "coalesce(item.meter, '')",
+}
+SORTS: Final = tuple(_SORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedOrder:
+    """The order of a list: by a member of `SORTS`, and of rows with the same one by place.
+
+    Rows without a value are the last ones in both directions.
+    """
+
+    by: str | None = None
+    ascending: bool = True
+
+    @property
+    def key(self) -> str:
+        """The SQL of what sorts."""
+        return _SORTED[self.by] if self.by else "''"
+
+    def sql(self) -> str:
+        """What follows ORDER BY."""
+        direction = "ASC" if self.ascending else "DESC"
+        names = [self.key] if self.by else []
+        names += ["item.identity", "item.row", "item.part"]
+        return ", ".join([f"({self.key} = '')", *(f"{each} {direction}" for each in names)])
+
+    def behind(self, mark: "RejectedMark") -> tuple[str, list[Any]]:
+        """The condition of rows behind one, and its values."""
+        sign = ">" if self.ascending else "<"
+        empty = f"({self.key} = '')"
+        place = f"({self.key}, item.identity, item.row, item.part)"
+        return (
+            f"({empty} > (? = '') OR {empty} = (? = '') AND {place} {sign} (?, ?, ?, ?))",
+            [mark.value, mark.value, mark.value, *mark.place],
+        )
+
+
+class RejectedMark(NamedTuple):
+    """A row as the end of a page.
+
+    Attributes:
+        place: Where it came in.
+        value: What it was sorted by then; it may have changed since.
+    """
+
+    place: RowRef
+    value: str = ""
+
+
+IN_PLACE: Final = RejectedOrder()
+
+
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
     """One rejected row; `attempt` is the one that rejected it where it came in."""
@@ -184,6 +242,19 @@ class RejectedRow:
     def place(self) -> RowRef:
         """What names it."""
         return RowRef(self.identity, self.row, self.part)
+
+    def sorted_value(self, order: RejectedOrder) -> str:
+        """What it is sorted by, as `RejectedOrder.key` has it."""
+        match order.by:
+            case "receivedAt":
+                return self.received_at.isoformat(timespec="microseconds")
+            case "reason":
+                return self.reason
+            case "name":
+                return self.name
+            case "meter":
+                return self.meter or ""
+        return ""
 
     @property
     def may_change_uid(self) -> bool:
@@ -225,17 +296,19 @@ def page(
     connection: duckdb.DuckDBPyConnection,
     filters: RejectedFilter,
     limit: int,
-    after: RowRef | None = None,
+    after: RejectedMark | None = None,
+    order: RejectedOrder = IN_PLACE,
 ) -> list[RejectedRow]:
-    """Rows in the order of their places, from behind one of them on."""
+    """Rows in an order, from behind one of them on."""
     if connection.execute(ANY).fetchone() is None:
         return []
     tests, values = filters.conditions()
     if after is not None:
-        tests.append("(item.identity, item.row, item.part) > (?, ?, ?)")
-        values += after
+        behind, place = order.behind(after)
+        tests.append(behind)
+        values += place
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
-    query = f"{_SELECT}{where} ORDER BY item.identity, item.row, item.part LIMIT {limit:d}"
+    query = f"{_SELECT}{where} ORDER BY {order.sql()} LIMIT {limit:d}"
     return [RejectedRow(*row) for row in connection.execute(query, values).fetchall()]
 
 

@@ -1,6 +1,7 @@
 """`meterlake rejected` and `meterlake receipts`: what they print, and how they fail."""
 
 import json
+import shlex
 import shutil
 
 import pytest
@@ -124,6 +125,21 @@ def test_receipts_of_files_and_of_uids(at, capsys):
 def test_they_can_be_read(home, capsys, command):
     assert run([*command, "--home", str(home)]) == 0
     assert capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_a_sorted_list_goes_on_after_what_the_one_before_names(at, home, capsys):
+    sort = ["--sort", "reason", "--descending"]
+    assert run(["rejected", "list", *sort, *at]) == 0
+    listed = lines(capsys)
+    reasons = [row["reason"] for row in listed]
+    assert reasons == sorted(reasons, reverse=True)
+    assert len(set(reasons)) > 1
+
+    assert run(["rejected", "list", *sort, "--limit", "2", "--home", str(home)]) == 0
+    after = shlex.split(capsys.readouterr().out.partition("--after")[2])[0]
+    assert run(["rejected", "list", *sort, "--after", after, *at]) == 0
+    assert [row["id"] for row in lines(capsys)] == [row["id"] for row in listed[2:]]
 
 
 @pytest.mark.long
