@@ -19,7 +19,7 @@ Patterns = Annotated[
 Flag = Annotated[bool, Parameter(negative="")]
 _LOOK_S: Final = 5.0
 # Members of outcomes that say nothing to people.
-_FOR_PROGRAMS: Final = frozenset({"digest", "job", "left", "run"})
+_FOR_PROGRAMS: Final = frozenset({"digest", "job", "left", "leftOpen", "run"})
 _PATHS: Final = frozenset({"manifest", "warehouse"})
 # Bills that a review lists for people, the largest first.
 _LISTED: Final = 20
@@ -62,6 +62,8 @@ class ClosingDecision:
 
     Attributes:
         approve: Approve the bills that you saw in the run before, if they are still the same.
+        leave_open: With --approve: the accounts or bills that stay pending, for --reason. The
+            others are approved, and the month is closed.
         reject: Reject them for this reason: the next run begins at the first step.
         again: Make the bills and their review again, from all that has come in by now. You do it
             before you approve them, as often as you like.
@@ -69,10 +71,11 @@ class ClosingDecision:
         reopen: Open a closed month again: its bills wait for your approval, and the next run begins
             at the first step. It lists the effects that it cannot take back: bills that are locked
             or that other systems have, exported files, applied backfills, and sent messages.
-        reason: Why you open it again.
+        reason: Why you open it again, or leave bills open.
     """
 
     approve: Flag = False
+    leave_open: Patterns = ()
     reject: Text = None
     again: Flag = False
     early: Flag = False
@@ -116,6 +119,7 @@ def close_month(
     from meterlake.pipeline.closing.closing_bills import begin_review_again, check_shown
     from meterlake.pipeline.closing.closing_steps import check_backfills
     from meterlake.pipeline.closing.closing_steps import close_month as go_on
+    from meterlake.pipeline.closing.left_open import name_left_open
     from meterlake.pipeline.config.months import month_named
 
     _check_options(expected, decision)
@@ -141,7 +145,14 @@ def close_month(
             _wait_for_files(closing, expected)
             if decision.again:
                 begin_review_again(closing)
-            go_on(closing, approve=decision.approve, exports=exports, backfills=expected.backfill)
+            named = [(each, str(decision.reason)) for each in decision.leave_open]
+            go_on(
+                closing,
+                approve=decision.approve,
+                exports=exports,
+                backfills=expected.backfill,
+                left_open=name_left_open(organization, meant, named),
+            )
         _show(closing, decision, options)
     return 0
 
@@ -153,13 +164,17 @@ def _check_options(expected: ExpectedFiles, decision: ClosingDecision) -> None:
     for name, reason in (("--reject", decision.reject), ("--reason", decision.reason)):
         if reason is not None and not reason.strip():
             raise Invalid(name, reason, "give a reason")
-    if decision.reopen and decision.reason is None:
+    if decision.leave_open and not decision.approve:
+        first = decision.leave_open[0]
+        raise Invalid("--leave-open", first, "it is only for --approve; give that, too")
+    needs_reason = decision.reopen or bool(decision.leave_open)
+    if needs_reason and decision.reason is None:
         raise Required("--reason")
-    if decision.reason is not None and not decision.reopen:
+    if decision.reason is not None and not needs_reason:
         raise Invalid(
             "--reason",
             decision.reason,
-            "it is only for --reopen; leave it out, or give --reopen, too",
+            "it is only for --reopen and --leave-open; leave it out, or give one of them, too",
         )
     check_duration("--hours", expected.hours)
 
@@ -263,6 +278,9 @@ def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> No
         options.output.note(f"Opened again by {each['author']}, {each['at']}: {each['reason']}")
     if closing.is_closed:
         options.output.note(f"{closing.month} is closed.")
+        for each in done.get(ClosingStep.REVIEW, {}).get("leftOpen", ()):
+            options.output.note(f"Without this bill, which waits for you: {each['reason']}")
+            options.output.command(f"bill approve {each['billId']}")
     else:
         _show_review(closing, options)
         again = f"close-month {closing.month}{' --early' if decision.early else ''}"

@@ -58,6 +58,7 @@ _FACTS: Final = {
     "quantities": "quantities",
     "bills": "bills",
     "approved": "bills approved",
+    "leftOpen": "left open",
     "open": "open points",
     "rows": "rows",
     "events": "handed over",
@@ -103,9 +104,12 @@ def done_steps(steps: list[dict[str, Any]]) -> list[ChecklistStep]:
             each.get("author"),
             each.get("at"),
             tuple(
-                (each["outcome"][name], _IN_ALL if (each["step"], name) == _OF_ALL else label)
+                (
+                    len(found) if isinstance(found, list) else found,
+                    _IN_ALL if (each["step"], name) == _OF_ALL else label,
+                )
                 for name, label in _FACTS.items()
-                if each["outcome"].get(name) is not None
+                if (found := each["outcome"].get(name)) is not None
             ),
         )
         for each in steps

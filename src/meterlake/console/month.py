@@ -106,6 +106,11 @@ _MENDING: Final = {
         "",
         "",
     ),
+    "LeftOpen": Mending(
+        "The month was approved without these bills. Approve each on its page when it is right.",
+        "",
+        "",
+    ),
 }
 _OTHER: Final = Mending("Somebody should look at this.", "", "")
 
@@ -261,6 +266,8 @@ async def show_month(visit: Visit) -> Response:
         waiting=waiting,
         causes=causes_of(closing["open"], billed),
         points_at_approval=_points_at_approval(closing),
+        changed_since=int(statuses["PENDING"])
+        - sum(each["kind"] == "LeftOpen" for each in closing["open"]),
         # All that is left to make is for customers without a bill, and that is said of them.
         all_locked=statuses["LOCKED"] == closing["billCount"] > 0,
         customers=await _customers(visit, closing["open"]),
@@ -360,6 +367,10 @@ async def change_month(visit: Visit) -> Response:
 async def _approve(visit: Visit, month: Month) -> Response:
     """Approve the bills of a month, after a second look if points are open."""
     target = f"{MONTHS}/{month}"
+    names = [each.strip() for each in visit.field("bills").splitlines() if each.strip()]
+    if visit.field("but") and not names:
+        raise ApiRefusalError(400, "Bills that stay open: name one at least, or approve them all.")
+    reason = visit.field("reason")
     if visit.field("sure") != "yes":
         closing = await visit.api.get(f"/closings/{month}", open="KNOWN")
         if closing["open"]:
@@ -369,10 +380,17 @@ async def _approve(visit: Visit, month: Month) -> Response:
                 points=len(closing["open"]),
                 causes=causes_of(closing["open"]),
                 review=visit.field("review"),
+                left_open=names,
+                reason=reason,
                 back=target,
             )
-    await visit.api.send("POST", f"/closings/{month}/approve", {"review": visit.field("review")})
-    return visit.go(target, "The worker approves the bills as you saw them.")
+    body = {
+        "review": visit.field("review"),
+        "leaveOpen": [{"bill": each, "reason": reason} for each in names],
+    }
+    await visit.api.send("POST", f"/closings/{month}/approve", body)
+    but = f" but for {', '.join(names)}" if names else ""
+    return visit.go(target, f"The worker approves the bills as you saw them{but}.")
 
 
 def _said_of_reopening(done: Mapping[str, Any]) -> str:

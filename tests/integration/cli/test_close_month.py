@@ -211,12 +211,34 @@ def test_a_file_that_is_missing_stops_it_before_anything_is_done(home, capsys):
         (("--hours", "-1"), "--hours: -1.0 is not allowed: it must be 0 or more"),
         (("--hours", "nan"), "--hours: nan is not allowed"),
         (("--reject", " "), "--reject: ' ' is not allowed: give a reason"),
+        (("--leave-open", "acme", "--reason", "x"), "it is only for --approve; give that, too"),
+        (("--approve", "--leave-open", "acme"), "--reason"),
     ],
 )
 def test_what_is_not_allowed_is_refused_before_anything_is_done(home, capsys, options, rule):
     assert close(home, *options) == 1
     assert rule in capsys.readouterr().err
     assert (home / "drop" / "acme" / "inbox" / "usage-1.csv").exists()
+
+
+def test_a_bill_that_somebody_doubts_stays_open_and_the_month_is_closed(home, capsys):
+    close(home)
+    capsys.readouterr()
+
+    left_open = ("--approve", "--leave-open", "acme/2026-10", "--reason", "in doubt")
+    assert run(["close-month", MONTH, "--home", str(home), *left_open]) == 0
+
+    told = "".join(capsys.readouterr())
+    assert f"{MONTH} is closed." in told
+    assert "Without this bill, which waits for you: in doubt" in told
+    with open_stores(Settings(home=home, _env_file=None)) as stores:
+        organization = stores.find_organization()
+        with organization.reading() as reader:
+            found, _ = list_bills(reader, BillFilters(), Page(10))
+        [left] = [each.id for each in found if each.status.value == "PENDING"]
+    assert f"bill approve {left}" in told
+    assert run(["bill", "review", "--month", MONTH, "--home", str(home), "--json"]) == 1
+    assert "the month was approved without it: in doubt" in capsys.readouterr().out
 
 
 @pytest.mark.long

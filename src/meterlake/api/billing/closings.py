@@ -26,6 +26,7 @@ from meterlake.pipeline.closing.closing_requests import (
     describe_closing,
     submit_closing,
 )
+from meterlake.pipeline.closing.left_open import name_left_open
 from meterlake.pipeline.closing.reopening import reopen_month
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.config.months import month_named
@@ -59,10 +60,14 @@ async def _review(call: Call) -> Any:
 
 
 async def _approve(call: Call) -> Any:
+    permit_all(call, _UPDATE)
     asked = read(ClosingApproveRequest, await call.document())
-    return await _submit(
-        call, ClosingRequest(ClosingAction.APPROVE, review=asked.review, early=asked.early)
+    named = [(each.bill, each.reason) for each in asked.leave_open]
+    left_open = await call.run(name_left_open, call.organization, await _month(call), named)
+    request = ClosingRequest(
+        ClosingAction.APPROVE, review=asked.review, early=asked.early, left_open=left_open
     )
+    return await _submit(call, request)
 
 
 async def _submit(call: Call, request: ClosingRequest) -> Any:

@@ -238,7 +238,9 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Approve the bills of a month",
         (
             "Approves what `review` of the closing names, if it is still the same; the worker exports,"
-            " publishes and hands over then."
+            " publishes and hands over then. The bills that `leaveOpen` names stay pending, each for a"
+            " `reason`: the step `review` keeps them as `leftOpen`, and they are open points until"
+            " somebody approves them."
         ),
     ),
     "RejectClosing": (

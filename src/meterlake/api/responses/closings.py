@@ -24,11 +24,23 @@ class ClosingReviewRequest(ToldBody):
     backfills: tuple[Text, ...] = ()
 
 
+class ClosingLeaveOpenRequest(ToldBody):
+    """What an approval leaves out, and why.
+
+    `bill` is the code of an account, which means its bills of the month; or one bill: its id, its
+    invoice number, or account and month as `acme/2026-10`.
+    """
+
+    bill: Text
+    reason: _Reason
+
+
 class ClosingApproveRequest(ToldBody):
-    """What is approved: `review` of the closing as it was looked at."""
+    """What is approved: `review` of the closing as it was looked at, without what stays open."""
 
     review: Text
     early: bool = False
+    leave_open: tuple[ClosingLeaveOpenRequest, ...] = ()
 
 
 class ClosingReasonRequest(ToldBody):

@@ -101,6 +101,8 @@ class ReviewKind(StrEnum):
     FAILED_ACCOUNT = "FailedAccount"
     MISSING_BILL = "MissingBill"
     TOTAL_JUMPED = "TotalJumped"
+    # Whoever approved the month left the bill out.
+    LEFT_OPEN = "LeftOpen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

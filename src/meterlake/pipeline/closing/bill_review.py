@@ -15,6 +15,7 @@ from meterlake.model.bills.late_usage import UNDECIDED, LateSourceKind, LateUsag
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unbilled import ReviewFinding, ReviewKind, Uncovered, Unpriced
 from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict
 from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
@@ -28,12 +29,14 @@ from meterlake.pipeline.billing.late_usage.lists import list_all_late
 from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.shown_bills import Approval, newest_job_of_month
+from meterlake.pipeline.closing.close_month import Closing, ClosingStep
 from meterlake.pipeline.ingest.expected_files import missing_files, overdue_files
 from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Organization
 from meterlake.stores.lake.rejected import count_open
+from meterlake.stores.state.billing.bills.month import read_month_bills
 from meterlake.stores.state.billing.bills.totals import PaidUnits, paid_units, read_bill_totals
 from meterlake.stores.state.billing.calculations.pins import last_transaction
 from meterlake.stores.state.core.account_names import by_id, count_accounts
@@ -216,6 +219,7 @@ class _BillReview:
             *self._rejected_rows(),
             *self._late_usage(),
             *self._jumps(),
+            *self._left_open(),
             *self._run(found),
         ]
 
@@ -352,6 +356,29 @@ class _BillReview:
             done = ", and ".join(each.name for each in usage.sources)
             what = f"a backfill came after the bill was made ({done}); it comes to"
         return f"{what} {amount}: {usage.status.value}"
+
+    def _left_open(self) -> Iterator[ReviewFinding]:
+        """The bills that the approval of the month left out, as long as they wait for their own."""
+        done = Closing(self.organization, self.month, SYSTEM).outcomes()
+        left = done.get(ClosingStep.REVIEW, {}).get("leftOpen", ())
+        reasons = {each["billId"]: each["reason"] for each in left}
+        if not reasons:
+            return
+        with self.organization.reading() as reader:
+            bills = [e for e in read_month_bills(reader, str(self.month)) if e.id in reasons]
+            names = by_id(reader, {each.account_id for each in bills})
+        for each in bills:
+            if each.status is BillStatus.PENDING:
+                account = names.get(each.account_id)
+                yield ReviewFinding(
+                    kind=ReviewKind.LEFT_OPEN,
+                    subject=account.code if account else each.account_id,
+                    detail=f"the month was approved without it: {reasons[each.id]}",
+                    command=f"meterlake bill approve {each.id}",
+                    bill_id=each.id,
+                    amount=each.total,
+                    currency=each.currency,
+                )
 
     def _jumps(self) -> list[ReviewFinding]:
         percent = self.settings.review_total_percent

@@ -22,6 +22,7 @@ from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.pipeline.closing.bill_review import review_result
 from meterlake.pipeline.closing.close_month import Closing, ClosingStep, Rejected
+from meterlake.pipeline.closing.left_open import LeftOpen
 from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.pricing.remainders import decimals
@@ -154,8 +155,12 @@ def make_bills(organization: Organization, month: Month, author: str) -> dict[st
     return made.describe() | {"open": len(review_result(organization, month, made.result))}
 
 
-def approve_bills_of(closing: Closing) -> dict[str, Any]:
+def approve_bills_of(closing: Closing, left_open: Sequence[LeftOpen] = ()) -> dict[str, Any]:
     """Approve the bills of the month, if they still are what the step of bills came to.
+
+    Args:
+        closing: The closing.
+        left_open: The bills that stay pending; the closing keeps why.
 
     Raises:
         NotReviewed: They, or the quantities, are others now; whoever goes on begins with what has
@@ -178,18 +183,21 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
             raise QuantitiesNotReviewed.of(closing, changed)
         raise NotReviewed.of(closing, made.changed)
     found = review_result(organization, month, made.result)
-    approved = 0
+    approved, reasons = 0, dict(left_open)
+    meant = [each for each in made.waiting if each not in reasons]
     with organization.reading() as reader:
-        refuse_own_work(reader, closing.author, made.waiting)
-    for start in range(0, len(made.waiting), _BATCH):
-        batch = made.waiting[start : start + _BATCH]
+        refuse_own_work(reader, closing.author, meant)
+    for start in range(0, len(meant), _BATCH):
+        batch = meant[start : start + _BATCH]
         approved += approve_bills(organization, closing.author, batch)
     # What is exported afterwards has what the bills have, whatever comes in meanwhile.
-    pinned = {"snapshot": made.result.snapshot}
-    return {"decision": "approve", "approved": approved, "open": len(found)} | pinned
+    outcome = {"decision": "approve", "approved": approved, "open": len(found)}
+    outcome["snapshot"] = made.result.snapshot
+    left = [{"billId": each, "reason": reasons[each]} for each in made.waiting if each in reasons]
+    return {**outcome, "leftOpen": left} if left else outcome
 
 
-def carry_out_review(closing: Closing) -> dict[str, Any]:
+def carry_out_review(closing: Closing, left_open: Sequence[LeftOpen] = ()) -> dict[str, Any]:
     """Approve what was reviewed; see `approve_bills_of`.
 
     Raises:
@@ -198,7 +206,7 @@ def carry_out_review(closing: Closing) -> dict[str, Any]:
     """
     check_shown(closing)
     try:
-        return closing.carry_out(ClosingStep.REVIEW, lambda: approve_bills_of(closing))
+        return closing.carry_out(ClosingStep.REVIEW, lambda: approve_bills_of(closing, left_open))
     except NotReviewed:
         closing.forget(*_MAKING)
         raise

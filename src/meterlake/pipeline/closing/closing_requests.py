@@ -31,6 +31,7 @@ from meterlake.pipeline.closing.closing_bills import (
     bills_of_month,
 )
 from meterlake.pipeline.closing.closing_steps import check_backfills, close_month
+from meterlake.pipeline.closing.left_open import LeftOpen
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.ingest.expected_files import missing_files
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
@@ -80,6 +81,7 @@ class ClosingRequest:
         early: Whether a month is closed that is not over.
         files: Patterns of names of files that have to be there.
         backfills: The ids of staged backfills that are applied before quantities are made.
+        left_open: The bills that the approval leaves out.
     """
 
     action: ClosingAction
@@ -87,6 +89,7 @@ class ClosingRequest:
     early: bool = False
     files: tuple[str, ...] = ()
     backfills: tuple[str, ...] = ()
+    left_open: tuple[LeftOpen, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """The request as parameters of a job."""
@@ -96,6 +99,7 @@ class ClosingRequest:
             "early": self.early,
             "files": list(self.files),
             "backfills": list(self.backfills),
+            "leftOpen": [list(each) for each in self.left_open],
         }
 
     @classmethod
@@ -107,6 +111,8 @@ class ClosingRequest:
             found["early"],
             tuple(found["files"]),
             tuple(found["backfills"]),
+            # A job of an earlier version has none.
+            tuple(LeftOpen(*each) for each in found.get("leftOpen", ())),
         )
 
 
@@ -244,7 +250,12 @@ def submit_closing(
         if request.action is ClosingAction.APPROVE:
             found = read_month_bills(transaction, str(month))
             open_ = [each for each in found if not each.is_locked]
-            waiting = [each.id for each in open_ if each.status is BillStatus.PENDING]
+            kept = dict(request.left_open)
+            waiting = [
+                each.id
+                for each in open_
+                if each.status is BillStatus.PENDING and each.id not in kept
+            ]
             refuse_own_work(transaction, author, waiting)
         pending = unfinished_steps(transaction.connection, organization.id, month)
         for each in pending:
@@ -328,6 +339,7 @@ def _carry_out(run: JobRun[None]) -> None:
                 ),
             },
             backfills=request.backfills,
+            left_open=request.left_open,
         )
 
 

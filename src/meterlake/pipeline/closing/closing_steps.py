@@ -13,6 +13,7 @@ from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.backfill import apply
 from meterlake.pipeline.closing.close_month import Closing, ClosingStep
 from meterlake.pipeline.closing.closing_bills import carry_out_review, check_shown, make_bills
+from meterlake.pipeline.closing.left_open import LeftOpen
 from meterlake.pipeline.export.run import run_to_end, submit_export
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
@@ -135,6 +136,7 @@ def close_month(
     approve: bool,
     exports: Mapping[ClosingStep, ExportRequest],
     backfills: Sequence[str] = (),
+    left_open: Sequence[LeftOpen] = (),
 ) -> dict[str, Any]:
     """Do what is left of a closing, without Prefect, after its files have come.
 
@@ -143,6 +145,7 @@ def close_month(
         approve: Whether the bills are approved; it stops before that otherwise.
         exports: What is exported, by step.
         backfills: The ids of staged backfills that are applied before quantities are made.
+        left_open: The bills that an approval leaves out.
 
     Returns:
         What the steps that are done came to.
@@ -159,7 +162,7 @@ def close_month(
     if ClosingStep.REVIEW not in closing.outcomes():
         if not approve:
             return closing.outcomes()
-        carry_out_review(closing)
+        carry_out_review(closing, left_open)
     # Export, publish, hand over to other systems, and tidy the lake up.
     organization = closing.organization
     for step, request in exports.items():

@@ -250,6 +250,53 @@ def test_a_closed_month_is_opened_again_with_a_reason(server, http):
     assert {each["status"] for each in found["bills"]} == {"PENDING"}
 
 
+def test_a_month_is_closed_without_a_bill_that_somebody_doubts(server, http):
+    seen = reviewed(server, http)
+    doubted = {"bill": "bolt", "reason": "its usage is in doubt"}
+    for name, status, told in (("nobody", 404, "nobody"), ("acme/2026-08", 404, "2026-08")):
+        unknown = [{**doubted, "bill": name}]
+        answer = post(http, "approve", status, review=seen["review"], leaveOpen=unknown)
+        assert told in answer["message"]
+    nameless = {"review": seen["review"], "leaveOpen": [{"bill": "bolt", "reason": " "}]}
+    assert "leaveOpen" in post(http, "approve", 400, **nameless)["message"]
+
+    post(http, "approve", review=seen["review"], leaveOpen=[doubted])
+    work(server)
+
+    found = get(http)
+    assert found["status"] == "CLOSED"
+    statuses = {each["account"]: each["status"] for each in found["bills"]}
+    assert statuses == {"acme": "APPROVED", "bolt": "PENDING"}
+    [bolt] = [each for each in found["bills"] if each["account"] == "bolt"]
+    [open_] = found["open"]
+    assert open_ == {
+        "kind": "LeftOpen",
+        "subject": "bolt",
+        "detail": "the month was approved without it: its usage is in doubt",
+        "command": f"meterlake bill approve {bolt['id']}",
+        "billId": bolt["id"],
+        "amount": 31,
+        "currency": "USD",
+    }
+    [step] = [each for each in found["steps"] if each["step"] == "review"]
+    assert step["author"].startswith("SERVICE_USER_")
+    assert step["outcome"]["approved"] == 1
+    left = [{"billId": bolt["id"], "reason": "its usage is in doubt"}]
+    assert step["outcome"]["leftOpen"] == left
+
+    # It gets an approval of its own, and who left it open, and why, stays known.
+    set_status(server.organization, "finance", bolt["id"], BillStatus.APPROVED)
+    assert get(http)["open"] == []
+    post(http, "reopen", reason="a file was forgotten")
+    [again] = get(http)["reopenings"]
+    [step] = [each for each in again["steps"] if each["step"] == "review"]
+    assert step["outcome"]["leftOpen"] == left
+    approved = {"bill": bolt["id"], "reason": "x"}
+    set_status(server.organization, "finance", bolt["id"], BillStatus.APPROVED)
+    told = post(http, "approve", 400, review="?", leaveOpen=[approved])["message"]
+    assert "it must be a bill of 2026-09 that waits for an approval" in told
+
+
 @pytest.mark.long
 @pytest.mark.sees("RejectClosing")
 def test_rejected_bills_say_why_until_the_month_is_looked_at_again(server, http):
