@@ -20,7 +20,7 @@ MANY = 1_000
 def test_a_batch_to_any_of_a_thousand_organizations_is_soon_queryable(tmp_path, capsys):
     options = settings(tmp_path / "home")
     made = make_many(options, MANY)
-    with running(options.home, "meterlake.worker") as pid, open_stores(options) as stores:
+    with running(options, "meterlake.worker") as pid, open_stores(options) as stores:
         share, memory = idle(pid, settle=60, seconds=30)
         chosen = random.sample([each.org_id for each in made], 10)
         waits = [seconds_until_queryable(stores.organization(each)) for each in chosen]

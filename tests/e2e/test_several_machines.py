@@ -99,7 +99,8 @@ def test_a_worker_of_a_lake_in_a_bucket_says_only_what_it_ingested(several):
             _, said = process.communicate(timeout=WAIT_S)
 
     [line] = said.splitlines()
-    assert (process.returncode, wire.loads(line.encode())["accepted"]) == (0, 1)
+    said = line.partition(" INFO meterlake.worker: ")[2]
+    assert (process.returncode, wire.loads(said.encode())["accepted"]) == (0, 1)
 
 
 @pytest.mark.slow

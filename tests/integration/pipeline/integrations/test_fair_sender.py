@@ -107,7 +107,7 @@ def test_no_more_runs_are_in_memory_than_may_be(stores, organization, receiver):
 
     def watch(*arguments):
         claimed = turn(*arguments)
-        held.append(sender._held() + len(claimed))
+        held.append(sender._shares_of_memory().total + len(claimed))
         return claimed
 
     sender._books.turn = watch

@@ -21,13 +21,16 @@ from meterlake.pipeline.billing.late_usage.decision import store_decision
 from meterlake.pipeline.billing.late_usage.findings import LateSearch, find_late_usage
 from meterlake.pipeline.billing.late_usage.policy import LateRules
 from meterlake.pipeline.billing.late_usage.taking_back import AUTHOR, take_back_memos
-from meterlake.pipeline.billing.late_usage.undecided import read_undecided
+from meterlake.pipeline.billing.late_usage.undecided import (
+    note_damaged,
+    read_undecided,
+    with_readable_bills,
+)
 from meterlake.pipeline.billing.run import BillResult, BillRun, make_bills_again
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.late_usage.findings import note_late_usage
 from meterlake.stores.state.billing.late_usage.late_bills import (
     LateBill,
-    late_bills_by_id,
     next_pending_bill,
 )
 
@@ -91,12 +94,14 @@ class _Application:
             with run.organization.transaction(AUTHOR) as transaction:
                 run.watch.store(transaction, 0)
                 note_late_usage(transaction, findings)
+        with run.organization.reading() as reader:
+            note_damaged(reader, self.rules.result, search.damaged)
         mark_step("late.found")
         if self.rules.policy is LateUsagePolicy.RECALCULATE:
             # Make the unlocked bills of late usage again.
             with self.run.organization.reading() as reader:
                 late = read_undecided(reader, self.rules.result, self.account_ids)
-                found = late_bills_by_id(reader, {each.bill_id for each in late})
+                _, found = with_readable_bills(reader, self.rules.result, late)
             ids = [each.id for each in found.values() if not self.rules.is_closed_bill(each)]
             if ids:
                 make_bills_again(self.run, ids, self.rules.result)
@@ -109,7 +114,7 @@ class _Application:
         """Decide late usage of which the job has made the bill."""
         with self.run.organization.reading() as reader:
             late = read_undecided(reader, self.rules.result, self.account_ids)
-            found = late_bills_by_id(reader, {each.bill_id for each in late})
+            late, found = with_readable_bills(reader, self.rules.result, late)
         read = {id_: each.snapshot or 0 for id_, each in found.items()}
         billed = [
             each
@@ -138,7 +143,7 @@ class _Application:
                 and not each.is_correction
                 and (ids is None or each.id in ids)
             ]
-            found = late_bills_by_id(reader, {each.bill_id for each in late})
+            late, found = with_readable_bills(reader, self.rules.result, late)
             chosen = [each for each in late if self._is_due(reader, each, found.get(each.bill_id))]
         left: set[str] = set()
         for start in range(0, len(chosen), _COMPARED):

@@ -46,6 +46,7 @@ from meterlake.stores.state.billing.late_usage.late_bills import (
 )
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core.account_names import AccountName, by_id
+from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.ingest.backfills import Backfills
 
@@ -62,12 +63,14 @@ class LateSearch:
         snapshot: What came to the lake after it is left out.
         closed_on: Bills until this bill date are closed, beside those that are locked.
         account_ids: Only bills of these accounts; of all if None.
+        damaged: Takes, by account, the bills that cannot be read.
     """
 
     organization: Organization
     snapshot: int
     closed_on: date
     account_ids: Collection[str] | None = None
+    damaged: dict[str, DamagedRow] = field(default_factory=dict)
 
 
 class _Reach(NamedTuple):
@@ -249,7 +252,8 @@ class _Search:
         is_any = any(each.accounts is None for each in steps)
         closed_until, chosen = closed_before(self.reader), self.search.account_ids
         of_group = (BILL.c.period == group.period, BILL.c.frequency == group.frequency)
-        for bill in read_late_bills(self.reader, *of_group, BILL.c.snapshot.is_not(None)):
+        conditions = (*of_group, BILL.c.snapshot.is_not(None))
+        for bill in read_late_bills(self.reader, *conditions, damaged=self.search.damaged):
             is_past = bill.key.bill_date <= self.search.closed_on
             closed = is_past or is_closed(bill.key.bill_date, closed_until, locked=bill.locked)
             known = is_any or bill.account_id in self.families

@@ -79,7 +79,7 @@ def _by_bill(late: LateUsage) -> tuple[date, str, datetime]:
 def with_carriers(reader: Reader, found: Sequence[LateUsage]) -> list[LateUsage]:
     """Late usage with the dates of the bills that carry it, as far as they are there."""
     ids = {line.memo_bill_id for each in found for line in each.lines if line.memo_bill_id}
-    dates = {id_: bill.key.bill_date for id_, bill in late_bills_by_id(reader, ids).items()}
+    dates = {id_: bill.key.bill_date for id_, bill in late_bills_by_id(reader, ids, {}).items()}
     return [
         replace(
             each,

@@ -63,7 +63,7 @@ def with_differences(
     from meterlake.pipeline.billing.late_usage.comparison import compare_with_usage  # noqa: PLC0415 - loads what calculates bills
 
     with organization.reading() as reader:
-        bills = late_bills_by_id(reader, ids)
+        bills = late_bills_by_id(reader, ids, {})
     snapshot = organization.lake.snapshot()
     compared = {
         each.bill.id: each

@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Table, func, insert, literal, select
+from sqlalchemy import ColumnElement, Table, func, insert, literal, select, type_coerce
 
 from meterlake.model.errors import NotFound
 from meterlake.model.values import wire
@@ -29,6 +29,7 @@ from meterlake.stores.state.core.tables import (
     BILL_VERSION,
     BILL_VERSION_LINE,
     InstantText,
+    RecordDay,
 )
 from meterlake.stores.state.core.transaction import Transaction
 
@@ -219,11 +220,13 @@ def deleted_bills(reader: Reader) -> dict[str, BillKey]:
 
 
 def keys_of(reader: Reader, bill_ids: Iterable[str]) -> dict[str, BillKey]:
-    """The keys of bills, also of deleted ones, by id."""
+    """The keys of bills, also of deleted ones, by id; a damaged date is what stands there."""
     found: dict[str, BillKey] = {}
     for ids in chunks_of(set(bill_ids)):
         for table, id_ in ((BILL_VERSION, BILL_VERSION.c.bill_id), (BILL, BILL.c.id)):
-            query = select(id_.label("bill_id"), *(table.c[name] for name in BillKey.COLUMNS))
+            day = type_coerce(table.c.bill_date, RecordDay()).label("bill_date")
+            others = (table.c[name] for name in BillKey.COLUMNS if name != "bill_date")
+            query = select(id_.label("bill_id"), day, *others)
             rows = reader.connection.execute(query.where(id_.in_(ids)).distinct())
             found |= {row.bill_id: BillKey.of_row(row) for row in rows}
     return found

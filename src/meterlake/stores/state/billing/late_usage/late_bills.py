@@ -5,13 +5,13 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import case, func, literal, select
+from sqlalchemy import Row, case, func, literal, select, type_coerce
 
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import chunks_of
-from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BILL
+from meterlake.stores.state.core.reader import DamagedRow, Reader
+from meterlake.stores.state.core.tables import BILL, RecordDay, RecordInstant
 from meterlake.stores.state.jobs import JOB
 
 _BILL_COLUMNS: Final = (
@@ -114,33 +114,56 @@ class LateBill(NamedTuple):
         return self.key.account_id
 
 
-def read_late_bills(reader: Reader, *conditions: Any) -> list[LateBill]:
-    """The bills that meet all conditions, by bill date."""
-    columns = [BILL.c[name] for name in _BILL_COLUMNS]
+def read_late_bills(
+    reader: Reader, *conditions: Any, damaged: dict[str, DamagedRow] | None = None
+) -> list[LateBill]:
+    """The bills that meet all conditions, by bill date.
+
+    Args:
+        reader: Of the organization.
+        conditions: What they meet.
+        damaged: Takes the rows that cannot be read, by account; without it the first is raised.
+
+    Raises:
+        DamagedRow: A bill is not what anybody wrote.
+    """
+    day = type_coerce(BILL.c.bill_date, RecordDay()).label("bill_date")
+    calculated = type_coerce(BILL.c.calculated, RecordInstant()).label("calculated")
+    others = (BILL.c[name] for name in _BILL_COLUMNS if name not in {"bill_date", "calculated"})
     starts = member_text(BILL.c.body, literal("startDateTimeUTC")).label("starts")
     ends = member_text(BILL.c.body, literal("endDateTimeUTC")).label("ends")
     query = (
-        select(*columns, starts, ends, READ_UNTIL.label("read_until"))
+        select(
+            day, calculated, *others, starts, ends, READ_UNTIL.label("read_until"), BILL.c.version
+        )
         .outerjoin(JOB, JOB.c.id == BILL.c.job_id)
         .where(BILL.c.org == reader.org_id, *conditions)
     )
-    rows = reader.connection.execute(query.order_by(BILL.c.bill_date, BILL.c.id))
-    return [
-        LateBill(
-            *(
-                row.id,
-                BillKey.of_row(row),
-                row.period,
-                row.currency,
-                Decimal(row.total),
-                row.locked,
-            ),
-            *(row.read_until, row.content_version, row.calculation_id, row.ledger_at or 0),
-            row.calculated,
-            *(datetime.fromisoformat(row.starts), datetime.fromisoformat(row.ends)),
-        )
-        for row in rows
-    ]
+    found: list[LateBill] = []
+    for row in reader.connection.execute(query.order_by(BILL.c.bill_date, BILL.c.id)):
+        try:
+            found.append(_late_bill_of(row))
+        except DamagedRow as error:
+            if damaged is None:
+                raise
+            damaged.setdefault(row.account_id, error)
+    return found
+
+
+def _late_bill_of(row: Row[Any]) -> LateBill:
+    try:
+        starts, ends = datetime.fromisoformat(row.starts), datetime.fromisoformat(row.ends)
+        total = Decimal(row.total)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise DamagedRow("Bill", row.id, row.version, str(error)) from None
+    for name, kind in (("bill_date", date), ("calculated", datetime | None)):
+        if not isinstance(value := getattr(row, name), kind):
+            raise DamagedRow("Bill", row.id, row.version, f"{name} is {value!r}")
+    return LateBill(
+        *(row.id, BillKey.of_row(row), row.period, row.currency, total, row.locked),
+        *(row.read_until, row.content_version, row.calculation_id, row.ledger_at or 0),
+        *(row.calculated, starts, ends),
+    )
 
 
 def oldest_calculated(reader: Reader, before: int) -> list[OldestBill]:
@@ -157,12 +180,14 @@ def oldest_calculated(reader: Reader, before: int) -> list[OldestBill]:
     return [OldestBill(*row) for row in reader.connection.execute(query)]
 
 
-def late_bills_by_id(reader: Reader, ids: Iterable[str]) -> dict[str, LateBill]:
-    """Some bills by their ids; those that are deleted are not in it."""
+def late_bills_by_id(
+    reader: Reader, ids: Iterable[str], damaged: dict[str, DamagedRow] | None = None
+) -> dict[str, LateBill]:
+    """Some bills by their ids; those that are deleted are not in it. Damaged: as `read_late_bills`."""
     return {
         each.id: each
         for chunk in chunks_of(ids)
-        for each in read_late_bills(reader, BILL.c.id.in_(chunk))
+        for each in read_late_bills(reader, BILL.c.id.in_(chunk), damaged=damaged)
     }
 
 
