@@ -5,8 +5,8 @@
     .ci/slow --tenth 2026-11-22  the tenth of a day
     .ci/slow --minutes 120       all that can be run in two hours
 
-A part is the chosen tests of one file, in a process of its own with a limit of time. If the process
-dies, the rest of the part goes on in another one. A test that failed is tried once more, alone;
+A part is the chosen tests of one file, or of a few files that have few, in a process of its own with
+a limit of time. If the process dies, the rest of the part goes on in another one. A test that failed is tried once more, alone;
 only if it fails again it has failed. In ten days in a row each slow test has had its turn.
 """
 
@@ -34,6 +34,8 @@ from tests.killed_steps import read_list
 ROOT: Final = Path(__file__).parents[1]
 TENTH_MINUTES: Final = 15
 PART_MINUTES: Final = 40
+# A process takes three seconds before its first test: it is worth that for so many tests.
+PART_TESTS: Final = 12
 # Of all the time there is, this much is for the first try; the rest is for what failed.
 FIRST_TRY: Final = 0.75
 _GRACE_S: Final = 20
@@ -72,13 +74,25 @@ def of_day(tests: Iterable[str], day: date) -> list[str]:
     return [test for test in tests if turn(test) == day.toordinal() % 10]
 
 
-def in_parts(tests: Iterable[str], seed: int) -> list[list[str]]:
-    """The tests by file, in an order that the seed decides: another one is last each time."""
+def in_parts(tests: Iterable[str], seed: int, at_least: int = 1) -> list[list[str]]:
+    """The tests by file, in an order that the seed decides: another one is last each time.
+
+    Args:
+        tests: As pytest names them.
+        seed: Decides the order of the files.
+        at_least: How many tests a part has, if need be of several files.
+    """
     files: dict[str, list[str]] = defaultdict(list)
     for test in tests:
         files[test.partition("::")[0]].append(test)
-    parts = [files[name] for name in sorted(files)]
-    random.Random(seed).shuffle(parts)
+    in_order = [files[name] for name in sorted(files)]
+    random.Random(seed).shuffle(in_order)
+    parts: list[list[str]] = []
+    for each in in_order:
+        if parts and len(parts[-1]) < at_least:
+            parts[-1] += each
+        else:
+            parts.append(each)
     return parts
 
 
@@ -216,8 +230,11 @@ class Suite:
             counts = ", ".join(
                 f"{n} {what}" for what, n in sorted(Counter(new.of.values()).items())
             )
-            name, seconds = part[0].partition("::")[0], time.monotonic() - began
-            _say(f"{name}: {counts or 'not begun'} of {len(part)} in {seconds:.0f} s")
+            files, seconds = (
+                {test.partition("::")[0]: None for test in part},
+                time.monotonic() - began,
+            )
+            _say(f"{', '.join(files)}: {counts or 'not begun'} of {len(part)} in {seconds:.0f} s")
             self.found.update(new)
 
         with ThreadPoolExecutor(workers) as pool:
@@ -302,7 +319,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = began + minutes * 60 if minutes else float("inf")
     first = began + minutes * 60 * FIRST_TRY if minutes else end
     suite.first_try(
-        in_parts(chosen, day.toordinal()), options.workers, first, options.part_minutes * 60
+        in_parts(chosen, day.toordinal(), PART_TESTS),
+        options.workers,
+        first,
+        options.part_minutes * 60,
     )
     suite.second_try(end if minutes else time.monotonic() + options.part_minutes * 60)
     _say(suite.report())

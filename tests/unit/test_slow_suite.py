@@ -31,6 +31,14 @@ def test_parts_are_files_and_another_one_is_last_each_day():
     assert len({in_parts(TESTS, seed)[-1][0] for seed in range(20)}) == 5
 
 
+def test_small_files_share_a_process():
+    parts = in_parts(TESTS, 1, 300)
+
+    assert [len(part) for part in parts] == [400, 400, 200]
+    assert sorted(test for part in parts for test in part) == sorted(TESTS)
+    assert all(part[:200] == sorted(part[:200], key=TESTS.index) for part in parts)
+
+
 def test_a_test_that_began_and_did_not_end_brought_its_process_down_or_was_stopped(tmp_path):
     path = tmp_path / "outcomes"
     path.write_text('{"what": "began", "test": "t"}\n{"what": "wrong", "test": "w"}\n')
