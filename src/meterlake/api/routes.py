@@ -93,6 +93,7 @@ async def _list_allowed(call: Call) -> dict[str, Any]:
                 if action is not None
             )
             and (each.reads is None or allows(each.reads, each.resource))
+            and (each.besides is None or allows(*each.besides))
             and (each.feature is None or getattr(features, each.feature))
         ),
         "author": call.author,

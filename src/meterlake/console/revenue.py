@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.margins import margins_of, measured
 from meterlake.console.month import growth
 from meterlake.console.shell.api import EVERY_MAX, rows_of
 from meterlake.console.shell.charts import bar_chart
@@ -22,6 +21,17 @@ _MONTHS: Final = 12
 _LARGEST: Final = 10
 # Of how many of the largest customers the share is said.
 _SHARES: Final = (1, 5, 10)
+
+
+def measured(rows: Iterable[dict[str, Any]], reporting: str | None) -> list[dict[str, Any]]:
+    """Rows with `value` and `unit`: their own amounts, or those of one currency that have a rate."""
+    if reporting is None:
+        return [{**row, "value": row["amount"], "unit": row["currency"]} for row in rows]
+    return [
+        {**row, "value": row["reportingAmount"], "unit": reporting}
+        for row in rows
+        if "reportingAmount" in row
+    ]
 
 
 class Change(NamedTuple):
@@ -109,12 +119,13 @@ async def show_revenue(visit: Visit) -> Response:
         )
         return rows_of(answer)
 
-    of_months, *others, currencies = await asyncio.gather(
+    of_months, *others, currencies, margins = await asyncio.gather(
         rows("month", month.moved(1 - _MONTHS), month),
         rows("product", month, month),
         rows("customer", month, month),
         rows("customer", before, before),
         visit.api.every("/picklists/currency"),
+        _margins(visit, month, reporting),
     )
     months, products, customers, earlier = (
         measured(each, reporting) for each in (of_months, *others)
@@ -144,9 +155,18 @@ async def show_revenue(visit: Visit) -> Response:
         count=len({each["accountId"] for each in customers}),
         changes=changes(customers, earlier),
         concentration=concentration(customers),
-        margins=await margins_of(visit, month, reporting, products, customers),
+        margins=margins,
+        share=share,
         growth=growth,
     )
+
+
+async def _margins(visit: Visit, month: Month, reporting: str | None) -> dict[str, Any] | None:
+    """The margins of a month by product; None for who may not ask about all usage."""
+    found: dict[str, Any] | None = await visit.api.find(
+        "/revenue/margins", month=month, reportingCurrency=reporting, pageSize=EVERY_MAX
+    )
+    return found
 
 
 def _without_rate(months: Iterable[dict[str, Any]], month: Month) -> list[str]:

@@ -9,8 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.cli import run
-from meterlake.console.margins import Cost, margins_by_product, measured
-from meterlake.console.revenue import changes, concentration, share
+from meterlake.console.revenue import changes, concentration, measured, share
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.balances import balances
@@ -205,7 +204,7 @@ def measure_costs(home):
     bill(home.organization, Month.parse(MONTH))
 
 
-def test_costs_stand_beside_the_revenue_of_exactly_their_customers(tmp_path):
+def test_costs_stand_beside_the_revenue_of_exactly_their_customers(tmp_path, capsys):
     with a_console(tmp_path) as found:
         organization = found.home.organization
         measure_costs(found.home)
@@ -214,6 +213,12 @@ def test_costs_stand_beside_the_revenue_of_exactly_their_customers(tmp_path):
         own = ada.go(f"{REVENUE}?month={MONTH}")
         exact = ada.page.text
         in_dollars = ada.go(f"{REVENUE}?month={MONTH}&reporting=USD")
+        found.join("bills@example.com", allow("config:retrieve"))
+        assert "Costs and margin" not in found.browser("bills@example.com").go(REVENUE)
+        capsys.readouterr()
+        told = revenue(found, capsys, "--margin", "--by", "customer", "--month", MONTH)
+        refused = ["revenue", "--margin", "--by", "month", "--by", "product", "--month", MONTH]
+        assert run([*refused, "--home", str(found.home.stores.home)]) == 1
 
         # What it comes to by the lines that are stored, and by what was sent.
         with organization.reading() as reader:
@@ -225,6 +230,13 @@ def test_costs_stand_beside_the_revenue_of_exactly_their_customers(tmp_path):
                 billed[each.content.currency] += Decimal(line.body["convertedSubtotal"])
     dollars = SPENT["acme"] + SPENT["branch"] + SPENT["bolt"]
     assert min(billed.values()) > 0
+
+    # A child's costs are the parent's, who has the bill.
+    costs = {each["accountCode"]: (each["cost"], each.get("margin")) for each in told}
+    acme = SPENT["acme"] + SPENT["branch"]
+    [revenue_of_acme] = [each["revenue"] for each in told if each["accountCode"] == "acme"]
+    assert costs["acme"] == (acme, revenue_of_acme - acme)
+    assert costs["euro"] == (0, None)
 
     def row(unit, customers, revenue, cost):
         left = revenue - cost
@@ -240,37 +252,9 @@ def test_costs_stand_beside_the_revenue_of_exactly_their_customers(tmp_path):
     assert "idle 9.00 USD" in own
     whole = billed["USD"] + billed["EUR"] * Decimal("1.25")
     assert row("USD", 4, whole, dollars + SPENT["euro"]) in in_dollars
-
-
-def test_costs_without_a_product_stand_beside_all_revenue_and_other_units_are_never_subtracted():
-    products = [
-        {"unit": "USD", "productId": "p", "value": Decimal(100)},
-        {"unit": "USD", "productId": "other", "value": Decimal(50)},
-        {"unit": "EUR", "productId": "p", "value": Decimal(1000)},
-    ]
-    costs = [
-        Cost("a", "USD", "p", {"x": Decimal(30), "nobody": Decimal(1000)}),
-        Cost("b", "USD", "p", {"y": Decimal("0.5")}),
-        Cost("of no product", "USD", None, {"x": Decimal(7)}),
-        Cost("in euros", "EUR", "p", {"x": Decimal(9)}),
-        Cost("nothing measured", "USD", "p", {}),
-        Cost("of a product without bills", "USD", "q", {"x": Decimal(4)}),
-    ]
-    margins = margins_by_product(costs, products, {"x": {"USD"}, "y": {"USD"}})
-
-    found = [
-        (
-            *(each.product and each.product["productId"], each.cost_unit),
-            *(each.revenue, each.cost, each.left, each.share),
-        )
-        for each in margins
-    ]
-    assert found == [
-        (None, "USD", Decimal(150), Decimal(7), Decimal(143), Decimal("95.3")),
-        ("p", "USD", Decimal(100), Decimal("30.5"), Decimal("69.5"), Decimal("69.5")),
-        ("p", "EUR", Decimal(100), Decimal(9), None, None),
-        ("q", "USD", Decimal(0), Decimal(4), Decimal(-4), None),
-    ]
+    assert (
+        row("USD", 4, whole, dollars + SPENT["euro"]).replace("Cloud", "All of USD") in in_dollars
+    )
 
 
 def test_what_a_balance_pays_is_revenue_and_no_loss_of_no_product(tmp_path):

@@ -5,13 +5,15 @@ from typing import Any, Final
 from meterlake.api.billing.bills import RESOURCE, permit_all
 from meterlake.api.entities import page
 from meterlake.api.server.call import ORGANIZATION, Call, Operation
-from meterlake.api.server.readable_fields import RETRIEVE
+from meterlake.api.server.readable_fields import RETRIEVE, permit_sum
 from meterlake.model.errors import Invalid
 from meterlake.pipeline.billing import revenue
+from meterlake.pipeline.billing.margins import margins
 from meterlake.pipeline.billing.revenue import RevenueGroup, RevenueRequest
 
 PAGE_MAX: Final = 1000
 _GROUPS: Final = {each.value: each for each in RevenueGroup}
+_MARGIN_GROUPS: Final = {each.value: each for each in (RevenueGroup.PRODUCT, RevenueGroup.CUSTOMER)}
 
 
 async def get_revenue(call: Call) -> Any:
@@ -33,6 +35,30 @@ async def get_revenue(call: Call) -> Any:
     return await call.run(revenue.revenue, call.organization, request, page(call, PAGE_MAX))
 
 
+async def get_margins(call: Call) -> Any:
+    """Costs say what was measured: who asks may ask about all usage, too."""
+    permit_all(call, RETRIEVE)
+    permit_sum(call, "measurements", "measurements:retrieve")
+    query = call.query
+    return await call.run(
+        margins,
+        call.organization,
+        query.text("month") or "last",
+        query.one_of("group", _MARGIN_GROUPS, RevenueGroup.PRODUCT),
+        query.text("reportingCurrency"),
+        page(call, PAGE_MAX),
+    )
+
+
 OPERATIONS: Final = (
+    Operation(
+        "GetMargins",
+        "GET",
+        f"{ORGANIZATION}/revenue/margins",
+        RETRIEVE,
+        RESOURCE,
+        get_margins,
+        besides=("analytics:query", "usage"),
+    ),
     Operation("GetRevenue", "GET", f"{ORGANIZATION}/revenue", RETRIEVE, RESOURCE, get_revenue),
 )

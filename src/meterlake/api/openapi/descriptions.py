@@ -194,7 +194,9 @@ def _notes(operation: Operation) -> list[str]:
             needed += f" or `{operation.or_action}`"
         if operation.reads and operation.reads != operation.action:
             needed += f" and `{operation.reads}`"
-        notes.append(f"Permission: {needed} on `{operation.resource}`.")
+        besides = operation.besides
+        more = "" if besides is None else f", and `{besides[0]}` on `{besides[1]}`"
+        notes.append(f"Permission: {needed} on `{operation.resource}`{more}.")
     return notes
 
 

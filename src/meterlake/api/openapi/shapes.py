@@ -518,6 +518,16 @@ SHAPES: Final[dict[str, Shape]] = {
             text("nextToken"),
         ),
     ),
+    "GetMargins": Shape(
+        gives=revenue.MarginsResponse,
+        query=(
+            text("month"),
+            text("group", "product", "customer"),
+            text("reportingCurrency"),
+            whole("pageSize", minimum=1, maximum=1000),
+            text("nextToken"),
+        ),
+    ),
     "ListRuns": Shape(
         gives=runs.RunResponse,
         page=100,

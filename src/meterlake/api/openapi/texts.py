@@ -791,6 +791,17 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " the currencies without one. Months are such as 2026-10, `last` or `current`."
         ),
     ),
+    "GetMargins": (
+        "Get margins",
+        (
+            "Revenue of a month less what measures of category COST come to, for each product or customer"
+            " and each currency of bills. The costs of a product are those of its own meters, for the"
+            " customers with bills in that currency; of a child for its parent, if that has the bill."
+            " Costs of meters without a product stand with revenue without one, and costs without a bill"
+            " in `unbilled`. Nothing is subtracted across currencies; `reportingCurrency` converts both"
+            " by the organization's rates."
+        ),
+    ),
     # Runs.
     "ListRuns": (
         "List runs of all kinds",

@@ -31,6 +31,73 @@ class RevenueRowResponse(Value):
     reporting_amount: Number | None = None
 
 
+class OtherCostResponse(Value):
+    """A cost in a unit that is not the currency of the revenue."""
+
+    unit: Text
+    cost: Number
+
+
+class MarginTotalResponse(Value):
+    """Revenue in a currency, the costs of the same customers, and what is left.
+
+    `margin` is absent if some of the costs are `otherCosts`, in another unit. `customers` have costs.
+    """
+
+    currency: Text
+    revenue: Number
+    cost: Number
+    margin: Number | None = None
+    other_costs: tuple[OtherCostResponse, ...]
+    customers: Integer
+
+
+class MarginRowResponse(MarginTotalResponse):
+    """The margin of a product or of a customer; without a product it is that of all without one."""
+
+    product_id: Id | None = None
+    product_code: Text | None = None
+    product_name: Text | None = None
+    account_id: Id | None = None
+    account_code: Text | None = None
+    account_name: Text | None = None
+
+
+class CostMeasureResponse(Value):
+    """A measure of category COST, and whether anything of it came in the month."""
+
+    name: Text
+    unit: Text
+    is_measured: bool
+
+
+class UnbilledCostResponse(Value):
+    """The cost of a customer who has no bill to set it against."""
+
+    account_id: Id
+    account_code: Text | None = None
+    account_name: Text | None = None
+    cost: Number
+    unit: Text
+
+
+class MarginsResponse(Value):
+    """The margins of a month; the largest revenue of each currency first. The rows come to `totals`.
+
+    `unbilled` are the hundred largest costs without a bill.
+    """
+
+    month: Text
+    group: RevenueGroup
+    measures: tuple[CostMeasureResponse, ...]
+    reporting_currency: Text | None = None
+    data: tuple[MarginRowResponse, ...]
+    totals: tuple[MarginTotalResponse, ...]
+    unbilled: tuple[UnbilledCostResponse, ...]
+    unbilled_count: Integer
+    next_token: Text | None = None
+
+
 class RevenueResponse(Value):
     """The revenue of some months; the newest month first, the largest amounts first."""
 

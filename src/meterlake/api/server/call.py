@@ -241,6 +241,7 @@ class Operation:
             same answer.
         or_action: Another action that opens it, too; the handler looks which of both is needed.
         reads: An action that is needed besides, because the answer shows what that one lets read.
+        besides: Another action on another type of resource that is needed, for the same reason.
     """
 
     id: str
@@ -255,6 +256,7 @@ class Operation:
     detail: str = ""
     or_action: str | None = None
     reads: str | None = None
+    besides: tuple[str, str] | None = None
 
 
 def member(call: Call, kind: str, name: str = "id") -> str:

@@ -237,6 +237,9 @@ class Dispatcher:
         await self._require(call, (operation.action, operation.or_action), operation.resource, item)
         if operation.reads is not None:
             await self._require(call, (operation.reads,), operation.resource, item)
+        if operation.besides is not None:
+            action, resource = operation.besides
+            await self._require(call, (action,), resource, None)
         permit_query(call, operation)
 
     async def _require(

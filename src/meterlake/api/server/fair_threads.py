@@ -78,6 +78,7 @@ COSTLY: Final = frozenset(
         "PostUsageDataQuery",
         "QueryUsageSavedQuery",
         # Very many rows at once.
+        "GetMargins",
         "GetRevenue",
         "CopyLookupTableRevisionData",
         "ReplayWebhook",

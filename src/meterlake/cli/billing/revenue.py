@@ -1,6 +1,6 @@
 """`meterlake revenue`: what bills charge for, by month, customer and product."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
@@ -12,12 +12,13 @@ def register(app: App) -> None:
     app.command(revenue)
 
 
-def revenue(
+def revenue(  # noqa: PLR0913 - a command has as many options as it has
     *,
     by: Annotated[tuple[str, ...], Parameter(show_default=False)] = ("month",),
     month: Annotated[str | None, Parameter(show_default=False)] = None,
     since: Annotated[str | None, Parameter(show_default=False)] = None,
     reporting: str | None = None,
+    margin: Annotated[bool, Parameter(negative="")] = False,
     limit: Limit = 100,
     options: Options = NO_OPTIONS,
 ) -> None:
@@ -34,6 +35,8 @@ def revenue(
         month: The last month, such as 2026-10, `last` or `current`; the current one by default.
         since: The first month.
         reporting: Convert all amounts into this currency, by the conversions of the organization.
+        margin: Show the costs, by measures of category COST, and what is left after them: of one
+            month, by product or by customer. The last rows are the sums.
         limit: The largest number of rows that you want to see; the largest amounts come first.
     """
     from meterlake.model.errors import Invalid
@@ -44,6 +47,11 @@ def revenue(
     for each in by:
         if each not in set(RevenueGroup):
             raise Invalid("--by", each, f"it must be one of {', '.join(RevenueGroup)}")
+    if margin:
+        if since is not None:
+            raise Invalid("--since", since, "margins are of one month; leave it out")
+        _show_margins(by, month, reporting, limit, options)
+        return
     groups = tuple(map(RevenueGroup, by))
     first = since or (None if RevenueGroup.MONTH in groups else month or "current")
     request = RevenueRequest(groups=groups, first=first, last=month, reporting=reporting)
@@ -70,6 +78,47 @@ def revenue(
         options.output.note(
             f"There is no rate from {codes} to {reporting}: add it, or leave it out."
         )
+
+
+def _show_margins(
+    by: tuple[str, ...], month: str | None, reporting: str | None, limit: int, options: Options
+) -> None:
+    from meterlake.model.errors import Invalid
+    from meterlake.pipeline.billing.margins import margins
+    from meterlake.pipeline.billing.revenue import RevenueGroup
+    from meterlake.stores.state.core.pages import Page
+
+    # Months are what is shown without any group.
+    group = "product" if by == ("month",) else ",".join(by)
+    if group not in {RevenueGroup.PRODUCT, RevenueGroup.CUSTOMER}:
+        raise Invalid("--by", group, "margins are by product or by customer; name one of them")
+    with options.open() as organization:
+        found = margins(
+            organization, month or "current", RevenueGroup(group), reporting, Page(limit)
+        )
+    if options.json:
+        for each in found["data"]:
+            options.output.line(each)
+        return
+    columns = (
+        *(name for head, name in _HEADS if head == group),
+        *("currency", "revenue", "cost", "?margin", "?other=other costs", "customers"),
+    )
+    name = "productCode" if group == RevenueGroup.PRODUCT else "accountCode"
+    sums = [{**each, name: f"all of {each['currency']}"} for each in found["totals"]]
+    rows = [{**each, "other": _words(each["otherCosts"])} for each in (*found["data"], *sums)]
+    nothing = "No bills." if found["measures"] else "No meter has a measure of category COST."
+    options.output.rows(rows, columns, empty=nothing)
+    for each in found["unbilled"]:
+        account = each.get("accountCode", each["accountId"])
+        options.output.note(f"No bill has the costs of {account}: {each['cost']} {each['unit']}")
+    for each in found["measures"]:
+        if not each["isMeasured"]:
+            options.output.note(f"{each['name']}: nothing was measured in this month.")
+
+
+def _words(others: list[dict[str, Any]]) -> str | None:
+    return ", ".join(f"{each['cost']} {each['unit']}" for each in others) or None
 
 
 _HEADS: Final = (

@@ -10,7 +10,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import price_egress, subscribe
-from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
+from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row, ndjson
 from tests.organizations import Clock
 from tests.served import served
 
@@ -95,6 +95,52 @@ def test_amounts_are_converted_where_there_is_a_rate(ask):
     assert krona["missingRates"] == ["USD"]
     assert "reportingAmount" not in krona["data"][0]
     assert ask(**asked, currency="EUR")["data"] == []
+
+
+@pytest.mark.sees("GetMargins")
+def test_margins_are_revenue_less_what_measures_cost(tmp_path):
+    fields = [
+        {"category": "MEASURE", "code": "n", "name": "Jobs"},
+        {"category": "COST", "code": "paid", "name": "Paid", "unit": "USD"},
+    ]
+    work = {"code": "work", "name": "Work", "dataFields": fields, "derivedFields": []}
+    with served(tmp_path / "home") as found, found.http() as http:
+        home = Home(found.stores, found.org_id, Clock())
+        asked = {"month": "2026-09", "group": "customer"}
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
+        price_egress(home)
+        subscribe(home, "acme", "bolt")
+        none = wire.loads(http.get("/revenue/margins", params=asked).text)
+        configure(found.organization, meters=[work])
+        rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
+        assert home.ingest("a.csv", HEADER + rows).rejected == 0
+        paid = {"uid": "3", "meter": "work", "ts": "2026-09-05T00:00:00Z", "measure": {"n": 1}}
+        costs = [{**paid, "account": "acme", "cost": {"paid": 12.25}}]
+        assert home.ingest("b.ndjson", ndjson(costs)).rejected == 0
+        bill(found.organization, Month(2026, 9))
+        customers = wire.loads(http.get("/revenue/margins", params=asked).text)
+        first = wire.loads(http.get("/revenue/margins", params={**asked, "pageSize": 1}).text)
+        token = {**asked, "pageSize": 1, "nextToken": first["nextToken"]}
+        rest = wire.loads(http.get("/revenue/margins", params=token).text)
+        products = wire.loads(http.get("/revenue/margins", params={"month": "2026-09"}).text)
+        months = {"startMonth": "2026-09", "endMonth": "2026-09"}
+        [whole] = wire.loads(http.get("/revenue", params=months).text)["data"]
+        refused = http.get("/revenue/margins", params={**asked, "group": "month"})
+
+    assert (none["measures"], none["data"]) == ([], [])
+    assert customers["measures"] == [{"name": "Work: Paid", "unit": "USD", "isMeasured": True}]
+    assert [each["accountCode"] for each in customers["data"]] == ["bolt", "acme"]
+    assert customers["data"][1]["cost"] == Decimal("12.25")
+    assert first["data"] + rest["data"] == customers["data"]
+    for answer in (customers, products):
+        [total] = answer["totals"]
+        assert total["revenue"] == whole["amount"]
+        assert total["cost"] == Decimal("12.25")
+        for each in (*answer["data"], total):
+            assert each["margin"] == each["revenue"] - each["cost"]
+        for name in ("revenue", "cost", "margin"):
+            assert sum(Decimal(each[name]) for each in answer["data"]) == total[name]
+    assert refused.status_code == httpx.codes.BAD_REQUEST
 
 
 @pytest.mark.parametrize(

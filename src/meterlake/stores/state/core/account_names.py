@@ -78,6 +78,21 @@ def _find_names(
     return found
 
 
+def parents(reader: Reader, ids: Iterable[str]) -> dict[str, str]:
+    """The parents of those of some accounts that have one."""
+    parent = member_text(ENTITY.c.body, "parentAccountId").label("parent")
+    found: dict[str, str] = {}
+    for chunk in chunks_of(sorted(ids)):
+        query = select(ENTITY.c.id, parent).where(
+            ENTITY.c.org == reader.org_id,
+            ENTITY.c.kind == Account.__name__,
+            ENTITY.c.id.in_(chunk),
+            parent.is_not(None),
+        )
+        found |= {row.id: row.parent for row in reader.connection.execute(query)}
+    return found
+
+
 class AccountFields(NamedTuple):
     """One account's own custom fields, and the version of the account that has them."""
 
