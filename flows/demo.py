@@ -21,8 +21,8 @@ from flows.server import (
     serving,
     wait_until_it_answers,
 )
+from meterlake.cli.shell.next_steps import CommandPlace
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.values.command_line import CommandPlace
 from meterlake.pipeline.home.sample import create_sample, next_steps
 from meterlake.settings import Settings
 from meterlake.stores.prefect_access import announce

@@ -5,8 +5,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from flows.outcome import Row, Tables, TaskOutcome, plain, text
+from meterlake.cli.shell.next_steps import CommandPlace
 from meterlake.model.usage.quantity import changed_texts
-from meterlake.model.values.command_line import CommandPlace
 from meterlake.pipeline.backfill import Backfill
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.stages.bill.pricing.currencies import Currencies

@@ -19,8 +19,8 @@ from meterlake.model.work.backfill import Backfill, BackfillStatus, check_backfi
 from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import BackfillAction
-from meterlake.pipeline.backfill.changed_measurements import changed_measurements
 from meterlake.pipeline.backfill.selection import BackfillSelection, resolve_backfill
+from meterlake.pipeline.backfill.staged_effects import changed_measurements
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import disk

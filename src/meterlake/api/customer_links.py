@@ -26,7 +26,7 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.access import customer_links
 from meterlake.pipeline.access.customer_links import OpenedLink
 from meterlake.pipeline.billing import customer_page
-from meterlake.pipeline.billing.spend import read_spend
+from meterlake.pipeline.billing.customer_page import read_spend
 from meterlake.pipeline.documents.render import make_document
 from meterlake.pipeline.explorer.account_usage import read_account_usage
 from meterlake.stores.state.core.pages import Page

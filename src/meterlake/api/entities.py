@@ -1,4 +1,7 @@
-"""The standard operations of declared resources: what the query and the path say, as calls."""
+"""The standard operations of declared resources: what the query and the path say, as calls.
+
+Beside them, what is around one entity: what it refers to, what refers to it, its changes.
+"""
 
 import re
 from collections.abc import Callable
@@ -9,14 +12,16 @@ from typing import Any, Final
 from meterlake.api.server.answers import JsonResponse
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.api.server.page_tokens import NEXT_TOKEN, position_of
+from meterlake.api.server.readable_fields import permit_each, visible_rows
+from meterlake.model.configuration.permissions import ANYTHING
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.resources import RESOURCES, Filter, Resource
+from meterlake.model.resources import BY_NAME, RESOURCES, Filter, Resource
 from meterlake.model.resources.listing import FilterValues, Search, terms
 from meterlake.model.resources.resource import Verb
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import format_instant
-from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import ResourceRef
+from meterlake.pipeline.config import entities, relations
+from meterlake.pipeline.config.entities import Document, ResourceRef
 from meterlake.stores.state.core.pages import Page
 
 ORDERS: Final = {"ASC": True, "DESC": False}
@@ -25,6 +30,8 @@ _SEARCH_PAGE: Final = 10
 _TOKEN: Final = re.compile(r"[0-9]{1,18}")
 
 _VERBS: Final[tuple[Verb, ...]] = ("create", "retrieve", "list", "update", "delete", "search")
+_ENTITY: Final = f"{ORGANIZATION}/configuration/{{kind}}/{{id}}"
+_LIMIT_MAX: Final = 1_000
 
 
 def standard_operations() -> list[Operation]:
@@ -241,3 +248,63 @@ _SHAPES: Final[dict[Verb, tuple[str, str, Callable[[Resource], Handler], bool]]]
     "delete": ("DELETE", "config:delete", _delete, True),
     "search": ("GET", "config:retrieve", _search, False),
 }
+
+
+async def list_references(call: Call) -> Any:
+    """Without the entities that whoever asks may not see."""
+    resource, id_ = relations.resource_named(call.path["kind"]), call.path["id"]
+    await permit_each(call, resource.permission, [id_])
+    found = await call.run(relations.relations, call.organization, resource, id_)
+    found["refersTo"] = await _visible(call, found["refersTo"])
+    for each in found["referredBy"]:
+        each["entities"] = await _visible(call, each["entities"])
+    found["referredBy"] = [each for each in found["referredBy"] if each["entities"]]
+    return found
+
+
+async def list_changes(call: Call) -> Any:
+    """Without the changes of entities that whoever asks may not see."""
+    resource, id_ = relations.resource_named(call.path["kind"]), call.path["id"]
+    await permit_each(call, resource.permission, [id_])
+    limit = call.query.integer("limit", relations.REFERRING_MAX, least=1, most=_LIMIT_MAX)
+    including = tuple(map(relations.resource_named, call.query.texts("including")))
+    found = await call.run(
+        relations.history, call.organization, resource, id_, including, limit or 1
+    )
+    found["data"] = await _visible(call, found["data"])
+    return found
+
+
+async def _visible(call: Call, rows: list[Document]) -> list[Document]:
+    """The rows of which whoever asks may read the entity."""
+    ids = set()
+    for kind in {each["kind"] for each in rows}:
+        of_kind = [each for each in rows if each["kind"] == kind]
+        ids |= {
+            (kind, each["id"])
+            for each in await visible_rows(call, BY_NAME[kind].permission, of_kind)
+        }
+    return [each for each in rows if (each["kind"], each["id"]) in ids]
+
+
+OPERATIONS: Final = (
+    # The right to read the entity itself is needed, whose kind the path says.
+    Operation(
+        "ListEntityReferences",
+        "GET",
+        f"{_ENTITY}/references",
+        ANYTHING,
+        "configuration",
+        list_references,
+        item="",
+    ),
+    Operation(
+        "ListEntityChanges",
+        "GET",
+        f"{_ENTITY}/changes",
+        ANYTHING,
+        "configuration",
+        list_changes,
+        item="",
+    ),
+)

@@ -12,6 +12,7 @@ from meterlake.api import (
     backfills,
     customer_links,
     data_in,
+    entities,
     events,
     explorer,
     exports,
@@ -20,7 +21,6 @@ from meterlake.api import (
     lookups,
     mappings,
     rejected,
-    relations,
     runs,
     sample,
     submit,
@@ -44,7 +44,7 @@ from meterlake.api.server.call import ORGANIZATION, Call, Operation
 from meterlake.model.catalog.catalog import Features
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.configuration.permissions import ANYTHING
-from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import single
 
 _NAMED: Final = (
     access.OPERATIONS,
@@ -58,6 +58,7 @@ _NAMED: Final = (
     closings.OPERATIONS,
     data_in.OPERATIONS,
     downloads.OPERATIONS,
+    entities.OPERATIONS,
     events.OPERATIONS,
     explorer.OPERATIONS,
     exports.OPERATIONS,
@@ -67,7 +68,6 @@ _NAMED: Final = (
     mappings.OPERATIONS,
     prices.OPERATIONS,
     rejected.OPERATIONS,
-    relations.OPERATIONS,
     revenue.OPERATIONS,
     runs.OPERATIONS,
     sample.OPERATIONS,
@@ -80,8 +80,8 @@ _NAMED: Final = (
 
 async def _list_allowed(call: Call) -> dict[str, Any]:
     """What whoever asks may call, for those who offer it; single items and groups may be refused."""
-    features = await call.run(entities.single, call.organization, Features)
-    config = await call.run(entities.single, call.organization, OrganizationConfig)
+    features = await call.run(single, call.organization, Features)
+    config = await call.run(single, call.organization, OrganizationConfig)
     allows = call.permissions.allows
     return {
         "data": sorted(

@@ -187,7 +187,7 @@ def rows(id: str, /, *, limit: Limit = _ROWS, options: Options = NO_OPTIONS) -> 
         id: Its id.
         limit: The largest number that you want to see.
     """
-    from meterlake.pipeline.backfill.changed_measurements import changed_measurements
+    from meterlake.pipeline.backfill.staged_effects import changed_measurements
 
     with options.open() as organization:
         found = changed_measurements(organization, id, limit)

@@ -27,7 +27,7 @@ ALLOWED = (
     *(
         "meterlake.model.bills.jobs",
         "meterlake.model.values.period",
-        "meterlake.model.values.command_line",
+        "meterlake.cli.shell.next_steps",
     ),
     *("meterlake.model.values.log_lines", "meterlake.stages.bill.pricing.currencies"),
     # The password of the server, which every process of a flow has to have.

@@ -18,7 +18,7 @@ from meterlake.model.errors import (
     StillReferenced,
     Unsupported,
 )
-from meterlake.model.values import patterns, problems
+from meterlake.model.values import problems
 
 SOURCES = Path(errors.__file__).parents[2]
 # What a rule tells its reader to do, or how the value has to be.
@@ -124,9 +124,9 @@ def test_every_rule_of_a_type_is_a_sentence_that_says_what_to_do():
     assert [rule for rule in rules.values() if is_riddle(rule)] == []
 
 
-@pytest.mark.parametrize("pattern", patterns.PATTERN_RULES)
+@pytest.mark.parametrize("pattern", problems.PATTERN_RULES)
 def test_every_rule_of_a_pattern_follows_it_must_be(pattern):
-    rule = patterns.PATTERN_RULES[pattern]
+    rule = problems.PATTERN_RULES[pattern]
     assert re.match(r"(an? |one |the |text |made of )", rule), rule
 
 
@@ -408,7 +408,6 @@ def test_an_error_without_a_remedy_is_found(tmp_path):
 
 # Where texts may name a command and no operation; the reason beside each.
 ONLY_COMMANDS = {
-    "model/values/command_line.py": "it writes commands",
     "pipeline/billing/named_bills.py": "only commands take bills by such names",
     "pipeline/config/months.py": "only commands bill a month by its name",
     "pipeline/closing/close_month.py": "the words of commands, beside those of operations",

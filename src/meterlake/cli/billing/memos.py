@@ -116,13 +116,13 @@ def delete_line(
         dry_run: Show what would change, and change nothing.
     """
     from meterlake.pipeline.billing.bills import get_bill
-    from meterlake.pipeline.billing.memo_orders import find_line, take_back_memo
+    from meterlake.pipeline.billing.memos import named_line, take_back_memo
 
     with options.open() as organization:
         id_ = bill_named(organization, bill)
         author = options.permitted(organization, ("config:delete", "bill"), [id_])
         before = get_bill(organization, id_)
-        difference = -Decimal(find_line(before, line)["convertedSubtotal"])
+        difference = -Decimal(named_line(before, line)["convertedSubtotal"])
         changed = organization.rehearsed() if dry_run else organization
         gone = take_back_memo(changed, author, id_, line)
         shown = _changed_total(before, gone, difference, AmountText.read(organization))
@@ -137,7 +137,7 @@ def _put(
 ) -> None:
     from meterlake.model.bills.memos import CreditLineItem
     from meterlake.pipeline.billing.bills import get_bill
-    from meterlake.pipeline.billing.memo_orders import MemoOrder, order_memo
+    from meterlake.pipeline.billing.memos import MemoOrder, order_memo
 
     amount = read_amount("--amount", memo.amount)
     reason_ids = ("reasonId", "creditReasonId", "debitReasonId")

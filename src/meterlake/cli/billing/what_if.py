@@ -138,7 +138,7 @@ def _compare(
     by_month: bool,
 ) -> "Iterator[WhatIf]":
     """The comparison of files, or of a backfill."""
-    from meterlake.pipeline.backfill.what_if import BackfillChoice, compare_backfill
+    from meterlake.pipeline.backfill.staged_effects import BackfillChoice, compare_backfill
     from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 
     limits, accounts = what.limits(), what.accounts or None

@@ -21,7 +21,7 @@ from meterlake.model.measurements.mapped_columns import (
 )
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
-from meterlake.model.values.patterns import describe_mismatch
+from meterlake.model.values.problems import describe_mismatch
 
 _FIELD_COLUMN: Final = re.compile(rf"(?:{'|'.join(measurement.CATEGORY_KEYS)})\.[^\s.]+")
 

@@ -26,7 +26,7 @@ from meterlake.pipeline.billing.calculation.account_bills import (
     AccountBills,
     read_line_credits,
 )
-from meterlake.pipeline.billing.calculation.batches import store_in_parts
+from meterlake.pipeline.billing.calculation.failures import store_in_parts
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.pipeline.billing.measured_files import months_of, note_measured_files

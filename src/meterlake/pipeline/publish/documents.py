@@ -65,7 +65,7 @@ class Findings(NamedTuple):
 
 def _read_unbilled(organization: Organization) -> Sequence[Document]:
     # It calculates bills, for which it loads Polars; most queries ask for none.
-    from meterlake.pipeline.billing.unbilled_now import read_unbilled  # noqa: PLC0415
+    from meterlake.pipeline.billing.unbilled import read_unbilled  # noqa: PLC0415
 
     return read_unbilled(organization)
 

@@ -2,11 +2,12 @@
 
 A file is built in a staging folder and takes the place of the last one in a single step. Who has
 the old one open keeps reading it, and sees the new one when opening the file again. The new one
-begins as a copy of the old one, in which only the months that have changed are made anew.
+begins as a copy of the old one, in which only the months that have changed are made anew. If asked for, plain files of Parquet lie beside it.
 """
 
+import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +21,17 @@ from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import zone
-from meterlake.model.values.sql import quote
+from meterlake.model.values.sql import identifier, quote
 from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.contents import PublishedContent, fill_file
 from meterlake.pipeline.publish.documents import Findings, about_document, documents_of
-from meterlake.pipeline.publish.parquet import publish_parquet
 from meterlake.stages.publish import statements
 from meterlake.stages.publish.document import dbt_sources, live_script
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.months import Made
-from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES
+from meterlake.stages.publish.statements import DIGEST, PUBLICATION
+from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES
+from meterlake.stages.publish.views import STATE_TABLES, folder_name
 from meterlake.stores import Organization
 from meterlake.stores.files.durable import disk, make_folder, move, sync, write_durably
 from meterlake.stores.files.locks import hold_lock
@@ -42,6 +44,10 @@ LIVE_NAME: Final = "live.sql"
 SOURCES_NAME: Final = "sources.yml"
 PARQUET_NAME: Final = "parquet"
 _ALWAYS: Final = frozenset(each.name for each in LAKE_TABLES)
+VERSIONS: Final = "parquet-publications"
+# Whoever follows the link just before it is changed still has some publications to read in peace.
+_KEPT: Final = 2
+_SETTINGS: Final = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +242,85 @@ def _fill(organization: Organization, path: Path, findings: Findings, *, again: 
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT published")
     return _Built(snapshot, publication, meters, tuple(made))
+
+
+def publish_parquet(
+    connection: duckdb.DuckDBPyConnection,
+    link: Path,
+    meters: Sequence[PublishedMeter],
+    made: Sequence[Made],
+) -> None:
+    """Write the Parquet files of a published file, and let the link lead to them.
+
+    Args:
+        connection: The published file, opened.
+        link: Where readers look.
+        meters: The meters of the file.
+        made: Their months.
+    """
+    row = connection.execute(PUBLICATION).fetchone()
+    assert row is not None
+    versions = link.parent / VERSIONS
+    target = versions / row[0]
+    last = link.resolve() if link.is_symlink() and link.is_dir() else None
+    make_folder(target)
+    _write_months(connection, target, last, meters, made)
+    tables = [each.name for each in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY)]
+    for name in (*tables, *(each.name for each in LAKE_TABLES)):
+        found = connection.execute(DIGEST, [name]).fetchone()
+        assert found is not None, name
+        place = Path(name, f"{found[0]}.parquet")
+        _write(connection, f"FROM {identifier(name)}", target, last, place)
+    for folder in [*(path for path in target.rglob("*") if path.is_dir()), target, versions]:
+        sync(folder)
+    mark_step("publish.parquet_written")
+    # Change the link in one step; it is relative, so that the home can be moved.
+    new = link.with_name(f".{link.name}.new")
+    with disk():
+        new.unlink(missing_ok=True)
+        new.symlink_to(target.relative_to(link.parent), target_is_directory=True)
+        new.replace(link)
+    sync(link.parent)
+    # Remove old publications, and those that nobody finished.
+    kept = {target, last}
+    others = sorted(
+        (version for version in versions.iterdir() if version not in kept),
+        key=lambda version: version.stat().st_mtime_ns,
+    )
+    for version in others[: -(_KEPT - 1)]:
+        shutil.rmtree(version, ignore_errors=True)
+
+
+def _write_months(
+    connection: duckdb.DuckDBPyConnection,
+    target: Path,
+    last: Path | None,
+    meters: Sequence[PublishedMeter],
+    made: Sequence[Made],
+) -> None:
+    folders = {each.meter.id: folder_name(each.name) for each in meters}
+    for each in made:
+        query = f"FROM months.{identifier(each.table)}"
+        # With the meter, as its folder may have been another one's in the last publication.
+        name = f"{each.publication}-{each.meter_id}.parquet"
+        place = Path(folders[each.meter_id], f"month={each.month}", name)
+        _write(connection, query, target, last, place)
+    for meter in meters:
+        if all(each.meter_id != meter.meter.id for each in made):
+            # So that it can be read before it has measurements, with its columns.
+            place = Path(folders[meter.meter.id], "month=0001-01", f"{meter.meter.version}.parquet")
+            _write(connection, f"FROM {identifier(meter.name)} LIMIT 0", target, None, place)
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, query: str, target: Path, last: Path | None, place: Path
+) -> None:
+    """Write a file, or take it from the last publication."""
+    path = target / place
+    with disk():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if last is not None and (last / place).exists():
+            os.link(last / place, path)
+            return
+    connection.execute(f"COPY ({query}) TO {quote(path)} ({_SETTINGS})")
+    sync(path)

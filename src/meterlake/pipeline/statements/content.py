@@ -19,8 +19,7 @@ from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import zone
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.line_usage import OF_USAGE, LineUsage, LineUsageReader
-from meterlake.pipeline.statements.nearby_usage import NearbyUsage
-from meterlake.pipeline.statements.usage_rows import AccountNames, UsageRows
+from meterlake.pipeline.statements.usage_rows import AccountNames, NearbyUsage, UsageRows
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills

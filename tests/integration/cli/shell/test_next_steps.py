@@ -8,8 +8,8 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.cli.app import build
+from meterlake.cli.shell.next_steps import WITHOUT_HOME, WITHOUT_ORG, CommandPlace
 from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.model.values.command_line import WITHOUT_HOME, WITHOUT_ORG, CommandPlace
 from tests.bills import a_home_to_bill, use
 from tests.organizations import new_organization
 

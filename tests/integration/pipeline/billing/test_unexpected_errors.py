@@ -12,7 +12,7 @@ from meterlake.model.errors import Busy, StaleVersion, Unavailable
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.calculation.account_bills import AccountBills
-from meterlake.pipeline.billing.calculation.batches import store_in_parts
+from meterlake.pipeline.billing.calculation.failures import store_in_parts
 from meterlake.pipeline.billing.jobs.documents import job_document
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.verification.ledger_check import check_ledger

@@ -18,7 +18,7 @@ from meterlake.pipeline.billing import bills as billing
 from meterlake.pipeline.documents import content
 from meterlake.pipeline.documents.content import read_document, read_documents
 from meterlake.pipeline.documents.render import make_document
-from meterlake.pipeline.statements import nearby_usage
+from meterlake.pipeline.statements import usage_rows
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill
 from tests.statement_world import SEPTEMBER, a_billed_home, bill_ids, name_ids, use
@@ -121,8 +121,8 @@ def test_usage_is_the_same_read_where_it_is_and_read_from_copies(
     for world in (home, a_home):
         ids = bill_ids(world)
         alone = [read_document(world.organization, each) for each in ids]
-        monkeypatch.setattr(nearby_usage, "LINES_MIN", lines)
-        monkeypatch.setattr(nearby_usage, "MEASUREMENTS_MAX", most)
+        monkeypatch.setattr(usage_rows, "LINES_MIN", lines)
+        monkeypatch.setattr(usage_rows, "MEASUREMENTS_MAX", most)
 
         assert read_documents(world.organization, ids) == alone
         assert sum(len(each["usage"]["lines"]) for each in alone) > 1

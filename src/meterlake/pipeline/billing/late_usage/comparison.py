@@ -14,8 +14,7 @@ from typing import Final
 
 from meterlake.model.bills.bill import Failure
 from meterlake.model.values.version import calculation_digest
-from meterlake.pipeline.billing.calculation.batches import END_THE_RUN
-from meterlake.pipeline.billing.calculation.failures import unexpected_reason
+from meterlake.pipeline.billing.calculation.failures import END_THE_RUN, unexpected_reason
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
 from meterlake.pipeline.billing.run import content_of
 from meterlake.stages.bill.late_usage import ChargedLine, charged_lines, correct_lines

@@ -12,7 +12,7 @@ from meterlake.model.values.period import Month, Period
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.backfill.what_if import BackfillChoice, compare_backfill
+from meterlake.pipeline.backfill.staged_effects import BackfillChoice, compare_backfill
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config.apply_configuration import export
 from meterlake.stores.state.billing.bills import bills
