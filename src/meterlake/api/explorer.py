@@ -11,11 +11,12 @@ from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 
+from meterlake.api.entities import page
 from meterlake.api.responses.explorer import QuantitiesCalculateRequest
 from meterlake.api.server.answers import JsonResponse
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import link
-from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.configuration.queries import UsageExplainRequest, UsageQueryRequest
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Required
@@ -31,6 +32,7 @@ from meterlake.model.values.entity import Value
 from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer import bills as explorer_bills
+from meterlake.pipeline.explorer import number
 from meterlake.pipeline.explorer import usage as explorer_usage
 from meterlake.pipeline.explorer.account_usage import read_account_usage
 from meterlake.pipeline.explorer.answers import FileFormat, keep, keep_file, parquet
@@ -66,6 +68,14 @@ async def show_sql(call: Call) -> Any:
     query = read(UsageQueryRequest, await call.document())
     return await ended_with_request(
         call, lambda stop: {"data": statements(call.organization, query, stop)}
+    )
+
+
+async def explain_number(call: Call) -> Any:
+    """One number of the answer to a question, with its SQL and a page of its measurements."""
+    request, this = read(UsageExplainRequest, await call.document()), page(call, _EXPLAINED_MAX)
+    return await ended_with_request(
+        call, lambda stop: number.explain_number(call.organization, request, this, stop).to_wire()
     )
 
 
@@ -343,6 +353,7 @@ OPERATIONS: Final = (
         )
         for id_, method, path, handler in (
             ("PostUsageDataQuerySql", "POST", "query/sql", show_sql),
+            ("PostUsageDataQueryExplain", "POST", "query/explain", explain_number),
             ("ExplainQuantity", "GET", "explain", explain_quantity),
             *(
                 (

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meterlake.pipeline.usage.aggregate import AggregateResult
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
+Function = Literal["sum", "min", "max", "count", "latest", "mean", "unique"]
 _LISTED: Final = 20
 Day = Annotated[str | None, Parameter(show_default=False)]
 
@@ -33,6 +34,7 @@ def register(app: App) -> None:
     app.command(aggregate)
     explain = App(name="explain", help="Explain a number by the data that it comes from.")
     explain.command(quantity)
+    explain.command(number)
     app.command(explain)
 
 
@@ -192,10 +194,69 @@ def quantity(
             _show_explained(each.to_wire(), options.output)
 
 
-def _pair(text: str) -> tuple[str, str]:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NumberOf:
+    """Options that say which measurements make a number.
+
+    Attributes:
+        from_: The first day, by the clocks of the organization.
+        to: The day after the last one.
+        function: How the values become one.
+        account: Only those of this account: its code.
+        where: `field=value`; you can give it several times. Without a value: those that have none.
+        limit: The largest number of measurements that you want to see.
+        after: Go on after the measurements that you saw: what the list before named.
+    """
+
+    from_: Annotated[str, Parameter(name="--from")]
+    to: Annotated[str, Parameter(name="--to")]
+    function: Function = "sum"
+    account: Annotated[str | None, Parameter(show_default=False)] = None
+    where: tuple[str, ...] = ()
+    limit: Limit = _LISTED
+    after: Annotated[str | None, Parameter(show_default=False)] = None
+
+
+def number(meter: str, field: str, /, *, of: NumberOf, options: Options = NO_OPTIONS) -> None:
+    """Show a number of usage, the SQL that gives it, and its measurements with file and row.
+
+    It is the number of a question to the Data Explorer, as the page Usage of the console asks it.
+
+    Example: `meterlake explain number egress gb --from 2026-10-05 --to 2026-10-06 --account acme`
+
+    Args:
+        meter: Its code.
+        field: The code of the field whose values become the number.
+    """
+    from meterlake.pipeline.explorer.number import explain_number, number_request
+    from meterlake.stores.state.core.pages import Page
+
+    where = {name: value or None for name, value in map(_condition, of.where)}
+    with options.looked_at() as organization:
+        request = number_request(
+            organization, (meter, field, of.function.upper()), (of.from_, of.to), of.account, where
+        )
+        found = explain_number(organization, request, Page(max(of.limit, 1), of.after)).to_wire()
+    if options.json:
+        options.output.line(found)
+        return
+    options.output.record({**found["row"], "measurementCount": found["measurementCount"]})
+    options.output.text(f"\n{found['sql']}\n")
+    columns = ("file", "row", "ts", "value", "?account", "?uid", "?receivedAt=received at")
+    options.output.rows(found["data"], columns, "Measurements")
+    if found["nextToken"]:
+        options.output.note(f"There are more: --after {found['nextToken']}")
+
+
+def _condition(text: str) -> tuple[str, str]:
+    return _pair(text, "where")
+
+
+def _pair(text: str, option: str = "segment") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise Invalid("segment", text, "write it as field=value")
+        raise Invalid(option, text, "write it as field=value")
     return name, value
 
 

@@ -21,6 +21,7 @@ from starlette.responses import Response
 
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.charts import GROUPS, bar_chart
+from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.named_customers import customer_named
 from meterlake.console.shell.page import Visit, locale_of, page_routes, words
 from meterlake.model.configuration.queries import (
@@ -62,6 +63,9 @@ _HEADINGS: Final = {
     **{each.value.lower(): words(each.value) for each in DataExplorerUsageDataFrequency},
 }
 _FILES: Final = ("csv", "parquet", "json")
+_QUERY: Final = "/usage/query"
+# Members of an answer's rows that no question groups by.
+_NAMES: Final = frozenset({"meterId", "meter", "account"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,10 +290,10 @@ async def show_usage(visit: Visit) -> Response:
     document = question.document(visit)
     if (kind := visit.query("format")) in _FILES:
         # A spreadsheet would take the instant at which a day begins for the day before.
-        path = f"/usage/query/download/{kind}"
+        path = f"{_QUERY}/download/{kind}"
         file = await visit.api.send("POST", path, document, clocks="true")
         return visit.go(file["downloadUrl"])
-    answer = await visit.api.send("POST", "/usage/query", {**document, "limit": _CHART_ROWS})
+    answer = await visit.api.send("POST", _QUERY, {**document, "limit": _CHART_ROWS})
     values |= {
         "question": question,
         "fields": fields_of(question.meter),
@@ -297,13 +301,33 @@ async def show_usage(visit: Visit) -> Response:
         "document": document,
         "statements": await _statements(visit, document),
     }
-    return visit.page("usage/usage.html", **values, **_shown(visit, answer, question))
+    return visit.page(
+        "usage/usage.html",
+        **values,
+        **_shown(visit, answer, question),
+        **_links(visit, values, answer),
+    )
+
+
+def _links(visit: Visit, values: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Which member of an answer's rows is the number, and where that of each row is explained."""
+    question, rows = values["question"], answer["data"][:_SHOWN_MAX]
+    if question.field is None or not rows or not visit.may("PostUsageDataQueryExplain"):
+        return {}
+    value = _value_of(rows[0], question)
+    links = [_number_link(visit, values["document"], row, value) for row in rows]
+    return {"number": value, "links": links}
+
+
+def _value_of(row: Mapping[str, Any], question: UsageQuestion) -> str:
+    """The member of a row that has its number."""
+    return next(name for name in reversed(list(row)) if name.endswith(f".{question.function}"))
 
 
 async def _statements(visit: Visit, document: Mapping[str, Any]) -> list[Any]:
     if visit.query("sql") is None:
         return []
-    answer = await visit.api.send("POST", "/usage/query/sql", document)
+    answer = await visit.api.send("POST", f"{_QUERY}/sql", document)
     return list(answer["data"])
 
 
@@ -339,7 +363,7 @@ def _chart(visit: Visit, rows: Sequence[Mapping[str, Any]], question: UsageQuest
     locale, zone = locale_of(visit.request), ZoneInfo(visit.session.zone)
     if question.field is None or not rows:
         return Markup("")
-    value = next(name for name in reversed(list(rows[0])) if name.endswith(f".{question.function}"))
+    value = _value_of(rows[0], question)
     unit = (
         "" if question.function in _OF_TEXTS else str(question.field.get("unit") or "").strip("{}")
     )
@@ -443,6 +467,80 @@ async def change_usage(visit: Visit) -> Response:
             raise visit.unknown_action("a question")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NumberListing(Listing):
+    """The measurements of one number.
+
+    Attributes:
+        body: The question and the group.
+        told: What the API said last of the number.
+    """
+
+    body: Mapping[str, Any]
+    told: dict[str, Any]
+
+    async def page(
+        self, visit: Visit, size: int, token: str | None
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """One page of measurements, and the token of the next one."""
+        query = {"pageSize": size, "nextToken": token}
+        self.told.update(await visit.api.send("POST", f"{_QUERY}/explain", self.body, **query))
+        return self.told["data"], self.told.get("nextToken")
+
+
+def _number_link(
+    visit: Visit, document: Mapping[str, Any], row: Mapping[str, Any], value: str
+) -> str:
+    """Where the number of a row is explained; the time of the question stays that of the answer."""
+    group = {name: each for name, each in row.items() if name not in {*_NAMES, value}}
+    query = {"of": json.dumps(group), "start": document["startDate"], "end": document["endDate"]}
+    return f"{USAGE}/number?{urlencode({**visit.request.query_params, **query})}"
+
+
+async def explain_number(visit: Visit) -> Response:
+    """A number of the table under a chart: its SQL, and its measurements by file and row."""
+    question = await _question(visit, await visit.api.every("/meters"))
+    try:
+        group = json.loads(visit.query("of") or "{}")
+    except ValueError:
+        group = None
+    if question is None or question.field is None or not isinstance(group, dict):
+        raise ApiRefusalError(_WRONG, "The address names no number. Follow the link of one.")
+    document = question.document(visit)
+    times = {"startDate": visit.query("start"), "endDate": visit.query("end")}
+    body = {**document, **{name: at for name, at in times.items() if at}, "group": group}
+    is_number = Category(question.field["category"]).numeric
+    source = "/console/data-in/sources/{source}" if visit.may("ListSources") else ""
+    listing = _NumberListing(
+        f"{words(question.function)} of {question.field['name']}",
+        "",
+        (
+            Column("When", "ts", "instant"),
+            Column("Customer", "account", "code"),
+            Column("Value", "value", "number" if is_number else "text"),
+            Column("File", "file", link=source),
+            Column("Row", "row", "number"),
+            Column("Uid", "uid", "code"),
+            Column("Received", "receivedAt", "instant"),
+        ),
+        empty=("No measurements", "There are none behind this page."),
+        body=body,
+        told={},
+    )
+    others = {"of": None, "start": None, "end": None, "page": None}
+    query = visit.link(**others).partition("?")[2]
+    return await show_list(
+        visit,
+        listing,
+        "usage/number.html",
+        question=question,
+        told=listing.told,
+        body=body,
+        headings=lambda name: _heading(name, question),
+        back=f"{USAGE}?{query}",
+    )
+
+
 async def explain_quantity(visit: Visit) -> Response:
     """A stored quantity with its statement and its measurements, by file and row."""
     asked = {name: visit.query(name) for name in ("account", "aggregation", "period", "frequency")}
@@ -502,5 +600,6 @@ async def calculate_quantities(visit: Visit) -> Response:
 
 ROUTES: Final = (
     *page_routes(USAGE, show_usage, change_usage, "ConsoleUsage"),
+    *page_routes(f"{USAGE}/number", explain_number, None, "ConsoleUsageNumber"),
     *page_routes(f"{USAGE}/explain", explain_quantity, calculate_quantities, "ConsoleUsageExplain"),
 )

@@ -10,6 +10,7 @@ import pytest
 
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.values import wire
 from meterlake.model.values.period import Month
 from meterlake.pipeline.explorer.answers import parquet
 from meterlake.pipeline.usage.aggregate import aggregate
@@ -19,6 +20,7 @@ from tests.organizations import Clock
 from tests.served import served
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "explorer.md"
+JSON = {"content-type": "application/json"}
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 SEPTEMBER = {"startDate": "2026-09-01T00:00:00Z", "endDate": "2026-10-01T00:00:00Z"}
 ROWS = HEADER + (
@@ -257,6 +259,89 @@ def test_what_a_question_refuses_its_sql_refuses(http):
 
     assert answer.status_code == 400
     assert "accountIds[0]" in answer.json()["message"]
+
+
+def explained(http, body, row, **query):
+    body = wire.dumps({**body, "group": row})
+    answer = http.post("/usage/query/explain", content=body, headers=JSON, params=query)
+    assert answer.status_code == 200, answer.text
+    return wire.loads(answer.content)
+
+
+@pytest.mark.sees("PostUsageDataQueryExplain")
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [],
+        [{"groupType": "ACCOUNT"}],
+        [{"groupType": "TIME", "frequency": "DAY", "timezone": "Europe/Berlin"}],
+        [{"groupType": "TIME", "frequency": "HOUR"}, {"groupType": "ACCOUNT"}],
+        [{"groupType": "TIME", "frequency": "QUARTER"}, {"groupType": "REGION"}],
+    ],
+)
+def test_each_number_of_an_answer_is_explained_by_its_measurements(server, http, meter, groups):
+    by_region = {"groupType": "DIMENSION", "meterId": meter, "fieldCode": "region"}
+    groups = [by_region if each["groupType"] == "REGION" else each for each in groups]
+    body = {**SEPTEMBER, "aggregations": [fold(meter)], "groups": groups}
+    rows = wire.loads(http.post("/usage/query", json=body).content)["data"]
+    uids = []
+    for row in rows:
+        found = explained(http, body, row)
+        assert found["row"] == row
+        assert found["measurementCount"] == len(found["data"])
+        values = [each["value"] for each in found["data"]]
+        assert sum(values) == row["measure.gb.SUM"]
+        uids += [each["uid"] for each in found["data"]]
+        with server.organization.lake.reader() as connection:
+            [told] = connection.execute(found["sql"]).fetchall()
+        assert told[-1] == sum(values)
+
+    assert sorted(uids) == ["1", "2", "3"]
+
+
+def test_the_measurements_of_a_number_are_paged_with_file_and_row(http, meter):
+    body = {**SEPTEMBER, "aggregations": [fold(meter)]}
+    token, found = None, []
+    while token or not found:
+        answer = explained(http, body, {}, pageSize=1, nextToken=token)
+        found += answer["data"]
+        token = answer.get("nextToken")
+
+    assert [(each["file"], each["row"], each["uid"]) for each in found] == [
+        ("a.csv", 2, "1"),
+        ("a.csv", 3, "2"),
+        ("a.csv", 4, "3"),
+    ]
+    assert [each["account"] for each in found] == ["acme", "acme", "bolt"]
+
+
+@pytest.mark.parametrize(
+    ("group", "status", "sentence"),
+    [
+        ({}, 400, "day"),
+        ({"day": "soon"}, 400, "group.day"),
+        ({"day": None}, 400, "group.day"),
+        ({"day": "2026-09-01T00:00:00Z", "hour": "x"}, 400, "group"),
+        ({"day": "2026-09-02T00:00:00Z"}, 404, "usage"),
+        ({"day": "2026-10-01T00:00:00Z"}, 404, "usage"),
+        ({"day": "9999-12-31T00:00:00Z"}, 404, "usage"),
+    ],
+)
+def test_what_is_no_group_of_the_question_is_refused(http, meter, group, status, sentence):
+    day = [{"groupType": "TIME", "frequency": "DAY"}]
+    body = {**SEPTEMBER, "aggregations": [fold(meter)], "groups": day, "group": group}
+    answer = http.post("/usage/query/explain", json=body)
+
+    assert answer.status_code == status
+    assert sentence in answer.json()["message"]
+
+
+def test_one_number_is_explained_at_a_time(http, meter):
+    for some in ([], [fold(meter), fold(meter, "MAX")]):
+        body = {**SEPTEMBER, "aggregations": some, "group": {}}
+        answer = http.post("/usage/query/explain", json=body)
+        assert answer.status_code == 400
+        assert "aggregations" in answer.json()["message"]
 
 
 @pytest.mark.sees("PostUsageDataQueryDownloadParquet")

@@ -38,7 +38,14 @@ measurements:
 # They read, or print.
 READING = {
     *("status", "receipts list", "receipts show", "receipts uid", "rejected list", "rejected show"),
-    *("rejected export", "explain quantity", "bill list", "bill show", "bill explain"),
+    *(
+        "rejected export",
+        "explain quantity",
+        "explain number",
+        "bill list",
+        "bill show",
+        "bill explain",
+    ),
     *(
         "bill versions",
         "bill diff",

@@ -50,6 +50,7 @@ COMMANDS = (
     "rejected requeue --reason UndefinedMeter",
     "aggregate {month}",
     "explain quantity nordwind-logistics stored_gigabytes {month}",
+    "explain number storage egress_gigabytes --from {month}-01 --to {month}-31",
     "bill --month {month}",
     "bill list",
     "bill show {bill}",

@@ -113,6 +113,44 @@ def test_a_quantity_is_explained_to_people_and_to_programs(used, capsys):
     assert f"The first of {first['measurements']}" in out
 
 
+@pytest.mark.long
+def test_a_number_of_usage_is_explained_to_people_and_to_programs(used, capsys):
+    days = ("--from", "2026-10-01", "--to", "2026-11-01", "--account", "almgren-arkitekter")
+    number = ["explain", "number", "storage", "egress_gigabytes", *days]
+    assert run([*number, "--limit", "100", "--home", used, "--json"]) == 0
+    [found] = lines(capsys)
+    assert found["measurementCount"] == len(found["data"]) == 10
+    total = found["row"]["measure.egress_gigabytes.SUM"]
+    assert sum(each["value"] for each in found["data"]) == total > 0
+
+    assert run([*number, "--limit", "4", "--home", used]) == 0
+    shown = capsys.readouterr().out
+    after = shown.partition("--after ")[2].split()[0]
+    assert found["data"][3]["uid"] in shown
+    assert found["data"][4]["uid"] not in shown
+    assert run([*number, "--after", after, "--home", used, "--json"]) == 0
+    assert lines(capsys)[0]["data"] == found["data"][4:]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nothing", "gigabytes_out"),
+        ("storage", "nothing"),
+        ("storage", "egress_gigabytes", "--account", "nobody"),
+        ("storage", "egress_gigabytes", "--where", "region"),
+        ("storage", "egress_gigabytes", "--where", "nothing=x"),
+        ("storage", "egress_gigabytes", "--to", "soon"),
+    ],
+)
+def test_a_number_of_nothing_is_one_line_of_error(used, capsys, words):
+    days = ("--from", "2026-10-01", *(() if "--to" in words else ("--to", "2026-11-01")))
+    assert run(["explain", "number", *words, *days, "--home", used]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "command",
     [

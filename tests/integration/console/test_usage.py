@@ -1,5 +1,7 @@
 """Usage in the console: questions by their address, as chart, table, SQL, file; saved; explained."""
 
+import csv
+import html
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -52,7 +54,7 @@ def numbers(browser):
     return [
         Decimal(each)
         for each in re.findall(
-            r'<td class="number">\s*<data[^>]*value="([^"]*)"', browser.page.text
+            r'<td class="number">\s*(?:<a [^>]*>\s*)?<data[^>]*value="([^"]*)"', browser.page.text
         )
     ]
 
@@ -65,15 +67,51 @@ def test_a_question_is_answered_as_chart_and_table_by_its_address(ada):
     assert 'aria-label="Sum of Sent"' in ada.page.text
     assert "Sep 2026, bolt: 200" in ada.text
     assert re.search(r'<a href="/console/customers/[0-9a-f-]{36}">acme</a>', ada.page.text)
-    assert f'href="{USAGE}/explain?account=acme&amp;period=2026-09"' in ada.page.text
 
 
-@pytest.mark.parametrize("by", ["DAY", "HOUR"])
-def test_a_number_of_a_part_of_a_month_leads_to_the_explanation_of_its_month(ada, by):
-    ada.go(f"{SEPTEMBER}&by={by}&group=account")
+def number_links(browser):
+    """Where the numbers of the table lead, with the numbers."""
+    found = re.findall(
+        r'<a href="(/console/usage/number[^"]*)">\s*<data[^>]*value="([^"]*)"', browser.page.text
+    )
+    return [(html.unescape(link), Decimal(number)) for link, number in found]
 
-    place = f"{USAGE}/explain?account=bolt&amp;period=2026-09"
-    assert f'href="{place}">explain its month</a>' in ada.page.text
+
+@pytest.mark.parametrize("by", ["-", "DAY", "HOUR", "MONTH"])
+@pytest.mark.parametrize("groups", ["", "&group=account", "&group=region&also=account"])
+def test_each_number_leads_to_its_own_measurements(ada, by, groups):
+    ada.go(f"{SEPTEMBER}&by={by}{groups}")
+    links = number_links(ada)
+    assert [number for _, number in links] == numbers(ada)
+    for link, number in links:
+        ada.go(link)
+        assert ada.page.status_code == 200, ada.text
+        head, *rows = csv.reader(ada.client.get(f"{link}&format=csv").text.splitlines())
+        assert sum(Decimal(row[head.index("Value")]) for row in rows) == number
+        assert all(row[head.index("File")] and row[head.index("Row")] for row in rows)
+        assert f'value="{number}"' in ada.page.text
+        assert f"Measurements {len(rows)} " in ada.text
+
+
+def test_the_page_of_a_number_leads_to_its_file_and_to_the_quantity_of_its_month(ada):
+    ada.go(f"{SEPTEMBER}&by=HOUR&group=account&customer=bolt")
+    [(link, _)] = number_links(ada)
+    ada.go(link)
+
+    assert f'href="{USAGE}/explain?account=bolt&amp;period=2026-09"' in ada.page.text
+    assert re.search(r'href="/console/data-in/sources/[0-9a-f]{64}"', ada.page.text)
+    assert "SELECT" in ada.page.text
+    back = html.unescape(re.findall(r'href="([^"]*)">Back to the question', ada.page.text)[0])
+    ada.go(back)
+    assert number_links(ada) == [(link, Decimal(200))]
+
+
+def test_a_number_of_nothing_is_refused_in_words(ada):
+    for address in (f"{USAGE}/number", f"{USAGE}/number?meter=egress&of=[]"):
+        ada.go(address)
+        assert ada.page.status_code in {400, 404}
+    ada.go(f"{USAGE}/number?{urlsplit(SEPTEMBER).query}&by=DAY&of=%7B%22day%22%3A%22x%22%7D")
+    assert "group.day" in ada.text
 
 
 def test_a_question_is_narrowed_by_customers(ada):

@@ -163,6 +163,13 @@ BODIES: Final[Mapping[str, Any]] = {
         "aggregations": [{**_FIELD, "function": "SUM"}],
         "groups": [{"groupType": "TIME", "frequency": "DAY"}],
     },
+    "UsageExplainRequest": {
+        **_TIME,
+        "meterIds": [_METER],
+        "aggregations": [{**_FIELD, "function": "SUM"}],
+        "groups": [{"groupType": "TIME", "frequency": "DAY"}],
+        "group": {"day": "2026-01-15T00:00:00Z"},
+    },
     "MeasurementRequest": _MEASUREMENT,
 }
 

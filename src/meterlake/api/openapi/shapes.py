@@ -14,6 +14,7 @@ from meterlake.api.openapi.schemas import (
     flag,
     instant,
     ordered,
+    paging,
     text,
     texts,
     whole,
@@ -65,7 +66,7 @@ from meterlake.model.catalog.pricing import PriceChange, PriceChangePreview
 from meterlake.model.configuration.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.configuration.exports import AdHocExport
 from meterlake.model.configuration.integrations import RunStatus
-from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.configuration.queries import UsageExplainRequest, UsageQueryRequest
 from meterlake.model.customers.accounts import EndDateBillingEntities
 from meterlake.model.customers.balances import BalanceTransaction, EntityType
 from meterlake.model.measurements.receipt import UploadRequest
@@ -578,6 +579,9 @@ SHAPES: Final[dict[str, Shape]] = {
     "GetAccountUsage": Shape(gives=explorer.AccountUsageResponse, query=(text("month"),)),
     "PostUsageDataQuery": Shape(takes=UsageQueryRequest, gives=explorer.UsageQueryResponse),
     "PostUsageDataQuerySql": Shape(takes=UsageQueryRequest, gives=explorer.UsageStatementsResponse),
+    "PostUsageDataQueryExplain": Shape(
+        takes=UsageExplainRequest, gives=explorer.UsageExplanationResponse, query=paging(1000)
+    ),
     **{
         f"PostUsageDataQueryDownload{name}": Shape(
             takes=UsageQueryRequest, gives=explorer.DownloadResponse, query=(flag("clocks"),)

@@ -913,6 +913,15 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " fails there, and not in the answer of the question."
         ),
     ),
+    "PostUsageDataQueryExplain": (
+        "Explain a number of a usage query",
+        (
+            "One number of the answer to a question with one aggregation: you send the question with a"
+            " row of its answer as `group`. You get that row, the SQL that gives it alone, and a page of"
+            " the measurements that it is made of, the oldest first, each with its file and the row in"
+            " it. The numbers are those of now: what came since the answer counts."
+        ),
+    ),
     "PostUsageDataQueryDownloadCsv": (
         "Download the rows of a usage query as CSV",
         _DOWNLOAD,

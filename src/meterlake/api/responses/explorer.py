@@ -28,6 +28,30 @@ class UsageStatementsResponse(Value):
     data: tuple[UsageStatement, ...]
 
 
+class NumberMeasurement(Value):
+    """A measurement behind a number, with the file and the row that it came in."""
+
+    file: Text | None = None
+    source: Text | None = None
+    row: Integer | None = None
+    part: Integer | None = None
+    uid: Text
+    account: Text | None = None
+    ts: Instant
+    received_at: Instant
+    value: Any = None
+
+
+class UsageExplanationResponse(Value):
+    """A number of an answer with the SQL that gives it, and a page of its measurements."""
+
+    row: dict[str, Any]
+    sql: Text
+    measurement_count: Integer
+    data: tuple[NumberMeasurement, ...]
+    next_token: Text | None = None
+
+
 class ExplainedMeasurement(Value):
     """A measurement behind a quantity, with the file and the row that it came in."""
 

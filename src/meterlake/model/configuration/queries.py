@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from enum import StrEnum
-from typing import Annotated, Final, Protocol, Self
+from typing import Annotated, Any, Final, Protocol, Self
 
 from pydantic import Field
 
@@ -163,6 +163,16 @@ class UsageQueryRequest(Value):
             aggregations=selected.aggregations,
             groups=selected.groups,
         )
+
+
+class UsageExplainRequest(UsageQueryRequest):
+    """Which number of the answer to a question is explained: that of a row of the answer.
+
+    `group` has the row, or of its members those by which the question groups. The question has one
+    aggregation.
+    """
+
+    group: dict[str, Any] = Field(default_factory=dict)
 
 
 class UsageQuery(UsageQueryRequest):

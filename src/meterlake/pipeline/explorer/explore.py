@@ -39,6 +39,7 @@ from meterlake.stages.usage.explore import (
 from meterlake.stores import Organization
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.measurements.rows import MeasurementQuery, read_measurements
 from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -165,12 +166,12 @@ def answer(
     if not questions or not questions[0].rollups:
         with reading(lake, stop) as snapshot:
             found, more, order = _raw(snapshot, questions, scope)
-        return ExplorerAnswer(_tables(organization, found), more, order)
+        return ExplorerAnswer(tables_of(organization, found), more, order)
     with reading(lake, stop) as snapshot:
-        rollups = _aggregate_meters(snapshot, questions, scope, wide=False)
+        rollups = aggregate_meters(snapshot, questions, scope, wide=False)
     if rollups is None:
         with reading(lake, stop) as snapshot:
-            rollups = _aggregate_meters(snapshot, questions, scope, wide=True)
+            rollups = aggregate_meters(snapshot, questions, scope, wide=True)
         assert rollups is not None, "wide sums do not overflow"
     more = sum(len(rows) for _, rows in rollups) == scope.rows
     most = scope.rows - 1
@@ -178,7 +179,7 @@ def answer(
     for question, rows in rollups:
         first_rows.append((question, rows[:most]))
         most -= len(first_rows[-1][1])
-    return ExplorerAnswer(_tables(organization, first_rows), more)
+    return ExplorerAnswer(tables_of(organization, first_rows), more)
 
 
 Found = tuple[Question, list[tuple[Any, ...]]]
@@ -213,6 +214,11 @@ class Snapshot:
         self._stop.check()
         return quantities.rows(self._connection, sql, parameters)
 
+    def measurements(self, query: MeasurementQuery, limit: int) -> list[dict[str, Any]]:
+        """The first measurements of a query, with file and row."""
+        self._stop.check()
+        return read_measurements(self._connection, query, limit)
+
 
 @contextmanager
 def reading(lake: Lake, stop: Stop) -> Iterator[Snapshot]:
@@ -227,7 +233,7 @@ def reading(lake: Lake, stop: Stop) -> Iterator[Snapshot]:
         connection.execute("ROLLBACK")
 
 
-def _aggregate_meters(
+def aggregate_meters(
     snapshot: Snapshot, questions: Iterable[Question], scope: ExplorerScope, *, wide: bool
 ) -> list[Found] | None:
     """The first rows of all meters; None if sums among them have to be wide.
@@ -291,7 +297,7 @@ def _raw(
     return found, len(newest) == scope.rows, tuple(order)
 
 
-def _tables(organization: Organization, found: Sequence[Found]) -> tuple[ExplorerTable, ...]:
+def tables_of(organization: Organization, found: Sequence[Found]) -> tuple[ExplorerTable, ...]:
     """The rows with the codes of their accounts beside the ids."""
     places = {id(question): account_column(question) for question, _ in found}
     ids = {

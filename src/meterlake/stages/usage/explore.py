@@ -93,6 +93,7 @@ class Question:
         filters: Fields, and the values of which a measurement must have one.
         groups: By what folded fields are grouped; different ones.
         rollups: The folded fields; raw rows are asked for if there are none.
+        chosen: Groups with the value that a measurement must have of each; None is no value.
     """
 
     meter_id: str
@@ -101,6 +102,7 @@ class Question:
     filters: tuple[tuple[StoredField, tuple[str, ...]], ...] = ()
     groups: tuple[Group, ...] = ()
     rollups: tuple[FieldRollup, ...] = ()
+    chosen: tuple[tuple[Group, str | datetime | None], ...] = ()
 
     @property
     def table(self) -> str:
@@ -186,7 +188,7 @@ def aggregate_query(
             for n, rollup in enumerate(question.rollups, start=1)
         ),
     ]
-    source = _source(question, present, scope)
+    source = source_of(question, present, scope)
     where, parameters = conditions(question, scope)
     lines = [f"SELECT {', '.join(selected)}", f"FROM ({source}) AS m", f"WHERE {where}"]
     if count:
@@ -210,8 +212,15 @@ def large(question: Question, present: Collection[str], scope: ExplorerScope) ->
     if not _summed_columns(question):
         return Query("SELECT false", {})
     where, parameters = conditions(question, scope)
-    source = _source(question, present, scope)
+    source = source_of(question, present, scope)
     return Query(f"SELECT {_large(question)} FROM ({source}) AS m WHERE {where}", parameters)
+
+
+def count_query(question: Question, present: Collection[str], scope: ExplorerScope) -> Query:
+    """How many measurements of a meter are meant."""
+    where, parameters = conditions(question, scope)
+    source = source_of(question, present, scope)
+    return Query(f"SELECT count(*) FROM ({source}) AS m WHERE {where}", parameters)
 
 
 def raw(question: Question, present: Collection[str], scope: ExplorerScope) -> Query:
@@ -229,7 +238,7 @@ def raw(question: Question, present: Collection[str], scope: ExplorerScope) -> Q
     where, parameters = conditions(question, scope)
     lines = [
         "SELECT " + ", ".join(f"m.{identifier(column)}" for column in columns),
-        f"FROM ({_source(question, present, scope)}) AS m",
+        f"FROM ({source_of(question, present, scope)}) AS m",
         f"WHERE {where}",
         _NEWEST_FIRST,
         _LIMIT,
@@ -250,7 +259,7 @@ def boundary(question: Question, present: Collection[str], scope: ExplorerScope)
         "SELECT received_at, hour FROM (",
         "SELECT m.received_at, date_trunc('hour', m.ts) AS hour,",
         "sum(count(*)) OVER (ORDER BY m.received_at DESC, date_trunc('hour', m.ts) DESC) AS rows",
-        f"FROM ({_source(question, present, scope)}) AS m",
+        f"FROM ({source_of(question, present, scope)}) AS m",
         f"WHERE {where}",
         "GROUP BY 1, 2)",
         "WHERE rows >= $rows ORDER BY 1 DESC, 2 DESC LIMIT 1",
@@ -266,7 +275,7 @@ def values(
     column = "m.account_id" if field is None else f"m.{identifier(field.column)}"
     lines = [
         f"SELECT DISTINCT {column} AS value",
-        f"FROM ({_source(question, present, scope)}) AS m",
+        f"FROM ({source_of(question, present, scope)}) AS m",
         f"WHERE {where} AND {column} IS NOT NULL",
         "ORDER BY value",
         _LIMIT,
@@ -293,7 +302,7 @@ def _micros(instant: datetime) -> int:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _source(question: Question, present: Collection[str], scope: ExplorerScope) -> str:
+def source_of(question: Question, present: Collection[str], scope: ExplorerScope) -> str:
     """The meter's table, with all fields."""
     absent = [field for field in question.fields if field.column not in present]
     more = "".join(
@@ -317,6 +326,10 @@ def conditions(question: Question, scope: ExplorerScope) -> Query:
         column = f"m.{identifier(field.column)}"
         parts.append(f"{column} IN (SELECT unnest(CAST($values{n} AS VARCHAR[])))")
         parameters[f"values{n}"] = list(wanted)
+    for n, (group, value) in enumerate(question.chosen, start=1):
+        parts.append(f"{group.sql} IS NULL" if value is None else f"{group.sql} = $group{n}")
+        if value is not None:
+            parameters[f"group{n}"] = value
     if scope.since is not None:
         parts.append(_SINCE)
         parameters["received"], parameters["sent"] = scope.since

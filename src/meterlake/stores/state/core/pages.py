@@ -112,7 +112,7 @@ def read_sorted(
     if len(rows) <= page.size:
         return rows, None
     place = [page.search.sort_by, ascending, *rows[page.size - 1][-2:]]
-    return rows[: page.size], _opaque(json.dumps(place))
+    return rows[: page.size], opaque_token(json.dumps(place))
 
 
 def _after(
@@ -132,21 +132,21 @@ def _after(
 def _sorted_place(token: str, search: Search) -> tuple[str | None, str]:
     """The value and the id of the row that a token of `read_sorted` names."""
     try:
-        place = json.loads(_text(token))
+        place = json.loads(token_text(token))
     except (ValueError, RecursionError):
-        raise _foreign(token) from None
+        raise refuse_token(token) from None
     match place:
         case [str(by), bool(ascending), None | str() as value, str(last)] if (by, ascending) == (
             search.sort_by,
             search.ascending,
         ) and is_storable(f"{value}{last}"):
             return value, last
-    raise _foreign(token)
+    raise refuse_token(token)
 
 
 def position_token(position: int) -> str:
     """The token of a page that begins at a place of a list that is counted, not keyed."""
-    return _opaque(str(position))
+    return opaque_token(str(position))
 
 
 def position_of(token: str | None) -> int:
@@ -157,15 +157,15 @@ def position_of(token: str | None) -> int:
     """
     if token is None:
         return 0
-    text = _text(token)
+    text = token_text(token)
     if not text.isdigit() or len(text) > len(str(_POSITION_MAX)) or int(text) > _POSITION_MAX:
-        raise _foreign(token)
+        raise refuse_token(token)
     return int(text)
 
 
 def key_token(created: datetime, id: str) -> str:
     """The token of a page that begins after a row with such a creation and id."""
-    return _opaque(f"{created.isoformat()} {id}")
+    return opaque_token(f"{created.isoformat()} {id}")
 
 
 def key_of(token: str) -> tuple[datetime, str]:
@@ -174,27 +174,34 @@ def key_of(token: str) -> tuple[datetime, str]:
     Raises:
         Invalid: The token is none that `key_token` gave.
     """
-    created, _, id_ = _text(token).partition(" ")
+    created, _, id_ = token_text(token).partition(" ")
     try:
         instant = datetime.fromisoformat(created)
     except ValueError:
-        raise _foreign(token) from None
+        raise refuse_token(token) from None
     if instant.tzinfo is None or "\x00" in id_:
-        raise _foreign(token)
+        raise refuse_token(token)
     return instant, id_
 
 
-def _opaque(text: str) -> str:
+def opaque_token(text: str) -> str:
+    """A token that says some ASCII text, though nobody is to read it."""
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _text(token: str) -> str:
+def token_text(token: str) -> str:
+    """What `opaque_token` was given.
+
+    Raises:
+        Invalid: It was given nothing.
+    """
     try:
         padded = token.encode() + b"=" * (-len(token) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, ValueError):
-        raise _foreign(token) from None
+        raise refuse_token(token) from None
 
 
-def _foreign(token: str) -> Invalid:
+def refuse_token(token: str) -> Invalid:
+    """The error of a token that no list gave."""
     return Invalid(NEXT_TOKEN, token, TOKEN_RULE)
