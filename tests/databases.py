@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import boto3
 import pytest
-from sqlalchemy import URL, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.util import LRUCache
 
 from meterlake.settings import Settings
 from meterlake.stores import home_settings
@@ -22,6 +23,36 @@ from tests.organizations import Clock, migrated_file, new_organization
 from tests.postgres import missing, postgres
 
 NUMBERS = count()
+
+
+class _Statements:
+    """The compiled statements of all files of SQLite.
+
+    An engine keeps its own, and those of another one are nothing to it. A process has one engine.
+    That of the tests opens a home for each of them, and would compile every statement each time.
+    """
+
+    def __init__(self) -> None:
+        self._compiled: LRUCache[Any, Any] = LRUCache(5000)
+
+    def get(self, key: tuple[Any, ...]) -> Any:
+        """What an engine of the same dialect compiled."""
+        return self._compiled.get((type(key[0]), *key[1:]))
+
+    def __setitem__(self, key: tuple[Any, ...], compiled: Any) -> None:
+        """Keep what an engine compiled."""
+        self._compiled[type(key[0]), *key[1:]] = compiled
+
+
+_STATEMENTS: Final = _Statements()
+
+
+@event.listens_for(Engine, "engine_connect")
+def _share_statements(connection: Connection) -> None:
+    if connection.dialect.driver == "pysqlite":
+        connection.execution_options(compiled_cache=_STATEMENTS)
+
+
 # The version of PostgreSQL since which one may choose how a database is copied.
 _CHOICE_SINCE: Final = 150000
 
