@@ -17,7 +17,6 @@ from typing import Any, Final
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, Phase, settings
-from xdist.scheduler import LoadFileScheduling
 
 from tests.laws import CI, UNSHRUNK
 
@@ -35,9 +34,6 @@ _QUICK_WORKERS: Final = 2
 
 # What needs no server and no process; of unit tests, all but those of stores.
 _QUICK: Final = ("unit", "golden", "properties")
-
-# One worker runs all tests of flows.
-_FLOWS: Final = "tests/integration/flows/"
 
 # The tables of tests are small: more threads of DuckDB only wait for each other. Tests of what
 # threads do say how many they want.
@@ -103,19 +99,6 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     chosen = any(str(each).startswith("-n") for each in config.invocation_params.args)
     if config.option.markexpr == "quick" and not chosen:
         config.option.maxprocesses = _QUICK_WORKERS
-
-
-class _Files(LoadFileScheduling):
-    """Gives each worker whole files, and one of them all that need the server of Prefect."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _FLOWS if nodeid.startswith(_FLOWS) else super()._split_scope(nodeid)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Start Prefect's server once, not in each worker: it takes 15 to 30 s of a processor."""
-    return _Files(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

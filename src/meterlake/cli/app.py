@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from cyclopts import App, CycloptsError, Group
@@ -65,6 +66,7 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 
+@cache
 def build() -> App:
     """The application with all its commands, in the order in which a newcomer meets them."""
     app = App(
