@@ -149,8 +149,17 @@ def test_usage_is_on_a_bill_or_on_none(tmp_path, steps, run):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("steps", [PLAN_ENDS, PLAN_GOES_ON])
-@pytest.mark.parametrize("deleted", [["acme"], ["bolt"], ["acme", "bolt"]])
+@pytest.mark.parametrize(
+    ("steps", "deleted"),
+    [
+        (PLAN_ENDS, ["acme"]),
+        (PLAN_GOES_ON, ["acme", "bolt"]),
+        pytest.param(PLAN_ENDS, ["bolt"], marks=pytest.mark.slow),
+        pytest.param(PLAN_ENDS, ["acme", "bolt"], marks=pytest.mark.slow),
+        pytest.param(PLAN_GOES_ON, ["acme"], marks=pytest.mark.slow),
+        pytest.param(PLAN_GOES_ON, ["bolt"], marks=pytest.mark.slow),
+    ],
+)
 def test_usage_of_deleted_bills_is_on_none(tmp_path, steps, deleted):
     places = [(account, month) for account in deleted for month in MONTHS]
     check(tmp_path, steps, {"acme": "alone", "bolt": "alone"}, places)

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.long
 
 SERVER_ERROR = 500
 ODD_PARTS = ("a\nb", "?x=1#y", "²", "0001-01")
-ODD_VALUES = ('"><script>alert(1)</script>', "9999-12-31", "0001-01-01", "²", "1e999999", "a\nb\0")
+ODD_VALUES = ('"><script>alert(1)</script>', "9999-12-31", "a\nb\0")
+# Others of the same kinds: forms are sent with all of them.
+MORE_VALUES = ("0001-01-01", "²", "1e999999")
 SENT = Path(meterlake.console.__file__).parent.rglob("*.py")
 NAMES = sorted(
     {
@@ -76,7 +78,9 @@ def test_no_odd_part_of_an_address_breaks_a_page(browser, part):
     assert wrong == []
 
 
-@pytest.mark.parametrize("value", ODD_VALUES)
+@pytest.mark.parametrize(
+    "value", [*ODD_VALUES, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE_VALUES)]
+)
 def test_no_odd_parameter_breaks_a_page(browser, value):
     wrong = []
     for route in CONSOLE_ROUTES:
@@ -118,7 +122,7 @@ def test_no_odd_form_breaks_a_page(browser):
         wrong += broken(browser, "POST", address, data={**kept, "action": "nothing"})
         rows = {re.sub(r"\.[0-9]+\.", ".².", name): "1" for name in fields}
         wrong += broken(browser, "POST", address, data={**rows, **kept})
-        for value in ODD_VALUES:
+        for value in (*ODD_VALUES, *MORE_VALUES):
             wrong += broken(browser, "POST", address, data={**dict.fromkeys(fields, value), **kept})
 
     assert len(forms) > 20

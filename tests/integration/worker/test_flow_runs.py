@@ -191,7 +191,14 @@ def test_jobs_at_the_same_time_have_a_process_each_and_all_end_with_the_worker(w
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "end", ["told(1)", "sys.exit(1)", "sys.exit(0)", "os._exit(0)", "os.kill(os.getpid(), 9)"]
+    "end",
+    [
+        *("told(1)", "os.kill(os.getpid(), 9)"),
+        *(
+            pytest.param(end, marks=pytest.mark.slow)
+            for end in ("sys.exit(1)", "sys.exit(0)", "os._exit(0)")
+        ),
+    ],
 )
 def test_a_process_that_is_broken_or_killed_is_made_up_for_and_replaced(end, worker):
     assert worker.warm().run(end) == ["directly"]

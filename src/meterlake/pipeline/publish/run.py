@@ -117,9 +117,8 @@ def publish(organization: Organization, *, parquet: bool = False, whole: bool = 
         sync(building / FILE_NAME)
         with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
             rows = _count_rows(connection, built)
-            sources = dbt_sources(
-                organization.code, target.file, connection.execute(statements.MEANINGS).fetchall()
-            )
+            meanings = tuple(connection.execute(statements.MEANINGS).fetchall())
+            sources = dbt_sources(organization.code, Path(target.file.name), meanings)
             if parquet:
                 publish_parquet(connection, folder / PARQUET_NAME, built.meters, built.made)
         mark_step("publish.built")

@@ -1,7 +1,8 @@
 """What tells readers of a published file about it: the data dictionary, a script, and tables for dbt."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from meterlake.stages.publish.views import FIXED_VIEWS, LIVE, usage_views
 
 # Where PyYAML has libyaml, that takes a tenth of the time: a third of all that publishing little takes.
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_KEPT: Final = 8
 _SCRIPT = """\
 -- The live lake by the names of the published file, read-only and without a network.
 -- On the command line: duckdb -init live.sql
@@ -105,8 +107,10 @@ def live_script(file: Path, attach: str) -> str:
     return _SCRIPT.format(attach=attach.replace("; ", ";\n"), file=quote(file), live=LIVE)
 
 
+# A file is published again and again with the same columns: writing them takes a tenth of it.
+@lru_cache(maxsize=_KEPT)
 def dbt_sources(
-    organization: str, file: Path, columns: Iterable[tuple[str, str | None, str]]
+    organization: str, file: Path, columns: tuple[tuple[str, str | None, str], ...]
 ) -> str:
     """The tables and views of a published file as a source of dbt, in YAML.
 

@@ -132,7 +132,7 @@ def test_the_baseline_makes_what_the_revisions_before_made(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "revision",
-    [each if each in SOME else pytest.param(each, marks=pytest.mark.long) for each in REVISIONS],
+    [each if each in SOME else pytest.param(each, marks=pytest.mark.slow) for each in REVISIONS],
 )
 def test_a_state_of_any_revision_gets_the_tables_of_a_new_one_and_keeps_its_rows(
     empty_database, new_schema, revision
