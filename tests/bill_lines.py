@@ -11,7 +11,7 @@ from uuid import NAMESPACE_OID, uuid5
 import httpx
 
 from meterlake.model.bills.bill import BandUsage, Bill, Line, MadeFrom, Pins
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.values.period import Period
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export

@@ -17,7 +17,7 @@ from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Movem
 from meterlake.model.bills.unbilled import NoBill, Unpriced
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.catalog.pricing import (
+from meterlake.model.catalog.plans import (
     BillingFrequency,
     Plan,
     PlanGroup,

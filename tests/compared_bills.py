@@ -19,7 +19,7 @@ from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Movem
 from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, PlanTemplate, Pricing
+from meterlake.model.catalog.plans import Plan, PlanGroup, PlanGroupLink, PlanTemplate, Pricing
 from meterlake.model.configuration.organization import BillGroupingKey, Currency, OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance

@@ -3,7 +3,7 @@
 from typing import Any
 
 from meterlake.model.catalog.catalog import Aggregation, Meter, Product
-from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.catalog.plans import Plan, PlanTemplate, Pricing
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_ENTITY

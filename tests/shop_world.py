@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from meterlake.model.catalog.catalog import Product
-from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanTemplate
 from meterlake.model.customers.accounts import Account
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.resources.listing import FilterValues

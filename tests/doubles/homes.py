@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from meterlake.model.catalog.catalog import Aggregation, Meter, Product
-from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.catalog.plans import Plan, PlanTemplate, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.measurements.measurement import Category, Field, MeterFields

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 
 from meterlake.model import resources
-from meterlake.model.catalog.pricing import Plan
+from meterlake.model.catalog.plans import Plan
 from meterlake.model.resources.resource import Resource
 from meterlake.model.values.entity import Entity
 from meterlake.model.values.fields import Code, Name

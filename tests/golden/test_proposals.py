@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.configuration.price_scales import PriceScale
 from meterlake.model.values.money import plain
 from meterlake.model.values.problems import read

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from meterlake.model.bills.bill import Bill, LineItemType
 from meterlake.model.bills.billed_usage import BilledUsage
 from meterlake.model.bills.billing_dates import BillingCycle
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.recurring_period import RECURRING, PeriodSpec, recurring
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import Month

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.bills.billing_dates import BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency
-from meterlake.model.catalog.pricing import PricingBand
+from meterlake.model.catalog.plans import PricingBand
 from meterlake.model.configuration.organization import BillCreditType
 from meterlake.model.values.money import RoundingMode, exact, round_amount
 from meterlake.model.values.period import Period, zone

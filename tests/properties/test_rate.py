@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.bills.bill import Quantity
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.stages.bill.pricing.rate import convert_bands, price
 from tests import oracles
 from tests.billing_world import LONG_AGO

@@ -8,7 +8,7 @@ from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.api.server.readable_fields import permit
 from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.catalog.counters import CounterAdjustment
-from meterlake.model.catalog.pricing import Plan
+from meterlake.model.catalog.plans import Plan
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.resources import BY_ENTITY

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from meterlake.cli.shell.output import Output
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Reduce
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.usage.quantity import Pooled, quantity_unit
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.money import ZERO, exact

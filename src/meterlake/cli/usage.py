@@ -117,7 +117,7 @@ def _describe_unmatched(result: "AggregateResult", names: "QuantityNames") -> li
 def _period_spec(
     month: str | None, on: tuple[str | None, str | None], between: tuple[str | None, str | None]
 ) -> "PeriodSpec":
-    from meterlake.model.catalog.pricing import BillingFrequency
+    from meterlake.model.catalog.plans import BillingFrequency
     from meterlake.model.customers.recurring_period import PeriodSpec, parse_day
     from meterlake.model.values.period import Month
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from tests.bills import a_home_to_bill
 from tests.homes import configure
 from tests.people import allow, join, policy

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from tests.bills import a_home_to_bill
 
 OPTIONS = ("--plans", "basic", "--from", "2026-10-01")

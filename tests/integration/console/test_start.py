@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from argon2 import PasswordHasher
 
-from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.catalog.plans import Plan, Pricing
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanGroup, PlanGroupLink, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Contract

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.catalog.compound import compound_segments

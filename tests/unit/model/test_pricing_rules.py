@@ -4,7 +4,7 @@ import pytest
 
 from meterlake.model.catalog.catalog import CompoundAggregation
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.catalog.pricing import PlanTemplate, Pricing
+from meterlake.model.catalog.plans import PlanTemplate, Pricing
 from meterlake.model.errors import Invalid
 from tests.rule_world import COMPOUND, PRICING, bands, market, subscribed
 

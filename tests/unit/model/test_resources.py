@@ -1,7 +1,7 @@
 import pytest
 
 from meterlake.model.catalog.catalog import Aggregation, Meter, Product
-from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.catalog.plans import Plan, Pricing
 from meterlake.model.configuration.access import SYSTEM, PermissionPolicy
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan

@@ -23,7 +23,7 @@ from meterlake.model.bills.requests import (
     SendBillRequest,
     UpdateBillStatusRequest,
 )
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Forbidden, Invalid, NotFound, Required
 from meterlake.model.values.ids import is_id

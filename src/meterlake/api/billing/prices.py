@@ -7,7 +7,7 @@ from meterlake.api.billing.bills import permit_all
 from meterlake.api.responses.prices import PriceScaleApplyRequest, PriceScaleProposeRequest
 from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
 from meterlake.api.server.readable_fields import RETRIEVE, permit, permit_each
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.resources import BY_NAME, resource_of
 from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read

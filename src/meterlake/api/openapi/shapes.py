@@ -62,7 +62,7 @@ from meterlake.model.catalog.lookups import (
     LookupTableDataDownloadJobRequest,
     LookupTableDataUploadRequest,
 )
-from meterlake.model.catalog.pricing import PriceChange, PriceChangePreview
+from meterlake.model.catalog.plans import PriceChange, PriceChangePreview
 from meterlake.model.configuration.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.configuration.exports import AdHocExport
 from meterlake.model.configuration.integrations import RunStatus

@@ -3,7 +3,7 @@
 from typing import Any
 
 from meterlake.model.bills.bill import LineItemType
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
 

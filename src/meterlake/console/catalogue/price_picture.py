@@ -13,7 +13,7 @@ from babel.numbers import format_decimal
 from markupsafe import Markup
 
 from meterlake.console.shell.charts import short_number
-from meterlake.model.catalog.pricing import PricingBand
+from meterlake.model.catalog.plans import PricingBand
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stages.bill.pricing.rate import amount, price_units
 

@@ -16,7 +16,7 @@ import msgspec
 
 from meterlake.model.bills.ledger import Consumption
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.usage_selection import UsageSelection
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Record

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_snake
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.organization import CurrencyConversion
 from meterlake.model.values.entity import Value
 from meterlake.model.values.envelope import Envelope

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from meterlake.model.catalog.pricing import Bands
+from meterlake.model.catalog.plans import Bands
 from meterlake.model.values.entity import Entity
 from meterlake.model.values.fields import (
     Code,

@@ -10,7 +10,7 @@ from datetime import date, timedelta, tzinfo
 from typing import Final
 
 from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Invalid
 from meterlake.model.values.period import Month, Period, midnight

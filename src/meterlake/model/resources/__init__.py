@@ -20,7 +20,7 @@ from meterlake.model.resources import (
     lookups,
     notifications,
     organization,
-    pricing,
+    plans,
 )
 from meterlake.model.resources.resource import ACCESS, CONFIG, Filter, Resource
 from meterlake.model.values import wire
@@ -31,7 +31,7 @@ __all__ = ["ACCESS", "CONFIG", "RESOURCES", "Filter", "Resource"]
 RESOURCES: Final[tuple[Resource, ...]] = (
     *organization.ROWS,
     *catalog.ROWS,
-    *pricing.ROWS,
+    *plans.ROWS,
     *accounts.ROWS,
     *balances.ROWS,
     *lookups.ROWS,

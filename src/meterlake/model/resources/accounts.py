@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from meterlake.model.catalog.pricing import Plan, PlanGroup
+from meterlake.model.catalog.plans import Plan, PlanGroup
 from meterlake.model.configuration.organization import BillGroupingKey, Currency
 from meterlake.model.configuration.statements import StatementDefinition
 from meterlake.model.customers.accounts import Account, AccountPlan

@@ -3,7 +3,7 @@
 from typing import Final
 
 from meterlake.model.catalog.catalog import Product
-from meterlake.model.catalog.pricing import Plan
+from meterlake.model.catalog.plans import Plan
 from meterlake.model.configuration.organization import Currency, TransactionType
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import (

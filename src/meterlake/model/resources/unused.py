@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.catalog.lookups import LookupTableRevision
-from meterlake.model.catalog.pricing import PlanTemplate, Pricing, PricingBand
+from meterlake.model.catalog.plans import PlanTemplate, Pricing, PricingBand
 from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.customers.recurring_period import RECURRING
 from meterlake.model.values.entity import Entity

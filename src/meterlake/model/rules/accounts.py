@@ -3,7 +3,7 @@
 from itertools import combinations
 from typing import Any, Final
 
-from meterlake.model.catalog.pricing import Plan, PlanGroup
+from meterlake.model.catalog.plans import Plan, PlanGroup
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Contract

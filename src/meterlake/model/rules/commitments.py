@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanTemplate
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.charges import Charge, ChargeEntityType, ChargeLineItemType
 from meterlake.model.customers.contracts import Commitment

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from meterlake.model.calculation import CalculationError, Value
-from meterlake.model.catalog.pricing import Plan, PlanGroupLink, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanGroupLink, PlanTemplate
 from meterlake.model.configuration.organization import CustomFields, custom_value
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.contracts import Contract

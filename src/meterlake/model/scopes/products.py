@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from meterlake.model.catalog.catalog import Aggregation, Meter
-from meterlake.model.catalog.pricing import Plan, PlanGroupLink, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanGroupLink, PlanTemplate
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.values.entity import Configuration
 

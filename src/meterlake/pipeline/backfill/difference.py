@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.errors import NotFound
 from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.usage.quantity import quantity_unit

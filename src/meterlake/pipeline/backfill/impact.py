@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
 from meterlake.model.catalog.catalog import Aggregation, Reduce
-from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.catalog.plans import BillingFrequency, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.recurring_period import RECURRING, NamedPeriod, PeriodSpec

@@ -17,7 +17,7 @@ import duckdb
 import polars as pl
 
 from meterlake.model.catalog.catalog import Aggregation
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Conflict
 from meterlake.model.values import wire

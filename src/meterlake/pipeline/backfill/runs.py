@@ -5,7 +5,7 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
-from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.catalog.plans import BillingFrequency, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.recurring_period import RECURRING, NamedPeriod, PeriodSpec

@@ -1,6 +1,6 @@
 """Bills as they are stored, named as where they are made."""
 
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.stages.bill import BillIdentity
 from meterlake.stores.state.billing.stored_bills import BillKey
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Final
 
 from meterlake.model.bills.verification import BillDifference, DifferenceSubject
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.errors import NotFound
 from meterlake.stores import Organization
 from meterlake.stores.lake.lake import Lake

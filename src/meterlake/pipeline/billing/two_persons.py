@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from meterlake.model.catalog.counters import CounterPricing
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanTemplate, Pricing
+from meterlake.model.catalog.plans import Plan, PlanGroup, PlanTemplate, Pricing
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Forbidden

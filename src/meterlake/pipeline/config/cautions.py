@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from meterlake.model.bills.members import BillResponse
 from meterlake.model.calculation import InvalidCalculation, parse
-from meterlake.model.catalog.pricing import PlanGroup, PlanTemplate
+from meterlake.model.catalog.plans import PlanGroup, PlanTemplate
 from meterlake.model.configuration.integrations import IntegrationConfig
 from meterlake.model.configuration.notifications import (
     NotificationConfiguration,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.model.catalog.pricing import PriceChange
+from meterlake.model.catalog.plans import PriceChange
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict, Forbidden, Invalid, NotFound
 from meterlake.model.resources import BY_NAME

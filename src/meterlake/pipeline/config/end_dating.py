@@ -9,7 +9,7 @@ from datetime import date, datetime, tzinfo
 from typing import Any, Final
 
 from meterlake.model.catalog.counters import CounterPricing
-from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.catalog.plans import Plan, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import (
     Account,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from meterlake.model.catalog.catalog import Aggregation, Meter
 from meterlake.model.catalog.counters import CounterAdjustment
-from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanTemplate
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.resources import BY_ENTITY, Filter, Resource
 from meterlake.model.resources.listing import Comparator, FilterValues, Search, Term

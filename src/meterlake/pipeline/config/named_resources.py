@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.catalog.catalog import Aggregation, Product
-from meterlake.model.catalog.pricing import Plan
+from meterlake.model.catalog.plans import Plan
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.errors import Invalid, NotFound, UnknownField

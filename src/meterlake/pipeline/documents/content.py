@@ -21,7 +21,7 @@ from meterlake.model.bills.statement_content import (
 )
 from meterlake.model.bills.statement_orders import StatementOrder
 from meterlake.model.catalog.counters import CounterPricing
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.configuration.organization import Currency, CustomFields
 from meterlake.model.configuration.statements import AggregationFrequency
 from meterlake.model.customers.accounts import Account, Address

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Final
 
 from meterlake.model.catalog.catalog import Aggregation, Meter
-from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.catalog.plans import Plan, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.configuration.queries import DataExplorerAggregationFunction
 from meterlake.model.customers.accounts import Account, AccountPlan

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement
 
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import resource_of, response

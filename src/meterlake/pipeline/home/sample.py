@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import sample_data
 from meterlake.model.catalog.catalog import Meter, Product
-from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.catalog.plans import PlanTemplate
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict
 from meterlake.model.resources import code_of

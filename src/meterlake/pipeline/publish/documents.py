@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 
 from meterlake.model.bills.late_usage import LateUsage
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanTemplate
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values.entity import Configuration, Entity

@@ -9,7 +9,7 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.catalog.plans import BillingFrequency, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.recurring_period import (

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Reduce
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.money import ZERO

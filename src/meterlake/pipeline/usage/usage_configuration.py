@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from meterlake.model.calculation import Value
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
-from meterlake.model.catalog.pricing import BillingFrequency, Plan, PlanGroupLink, PlanTemplate
+from meterlake.model.catalog.plans import BillingFrequency, Plan, PlanGroupLink, PlanTemplate
 from meterlake.model.configuration.organization import CustomFields, OrganizationConfig
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.contracts import Contract

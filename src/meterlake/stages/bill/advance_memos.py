@@ -19,7 +19,7 @@ from meterlake.model.bills.bill import Line
 from meterlake.model.bills.billing_dates import BillingCycle
 from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.catalog.counters import CounterAdjustment
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance

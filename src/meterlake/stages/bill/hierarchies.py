@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final, NamedTuple, Self
 
 from meterlake.model.catalog.catalog import Product
-from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.catalog.plans import PlanTemplate
 from meterlake.model.customers.accounts import (
     Account,
     AccountPlan,

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.catalog.counters import CounterPricing
-from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing, PricingBand
+from meterlake.model.catalog.plans import Plan, PlanTemplate, Pricing, PricingBand
 from meterlake.model.resources import code_of, resource_of
 from meterlake.model.resources.proposal import Document, Proposal
 from meterlake.model.values import wire

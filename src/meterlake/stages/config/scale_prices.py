@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
 from meterlake.model.catalog.counters import Counter, CounterPricing
-from meterlake.model.catalog.pricing import (
+from meterlake.model.catalog.plans import (
     Plan,
     PlanTemplate,
     PriceChange,

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import resource_of, response

@@ -15,7 +15,7 @@ from meterlake.model.bills.members import (
 )
 from meterlake.model.catalog.catalog import CompoundAggregation
 from meterlake.model.catalog.lookups import LookupTableRevision
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanTemplate, Pricing, PricingBand
+from meterlake.model.catalog.plans import Plan, PlanGroup, PlanTemplate, Pricing, PricingBand
 from meterlake.model.configuration.exports import OperationalDataType
 from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.customers.accounts import AccountPlan

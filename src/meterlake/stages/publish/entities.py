@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.catalog.plans import Plan, Pricing
 from meterlake.model.configuration.field_descriptions import meaning, table_of
 from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.customers.accounts import Account, AccountPlan

@@ -28,7 +28,7 @@ from meterlake.model.bills.billing_dates import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.calculation import Value
 from meterlake.model.calendar.recurrence import Recurrence
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.catalog.plans import BillingFrequency, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan, ChildBillingMode
 from meterlake.model.customers.recurring_period import NamedPeriod, epoch_of, recurring

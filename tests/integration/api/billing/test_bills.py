@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from meterlake.model.bills.members import BillResponse
-from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.catalog.plans import PlanTemplate
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month

@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.catalog.plans import PlanTemplate
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Forbidden
 from meterlake.model.values.period import Month

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Conflict
 from meterlake.model.values.period import Month, Period

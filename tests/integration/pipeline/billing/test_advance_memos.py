@@ -8,7 +8,7 @@ import pytest
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.recurrence import DayRange
-from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanTemplate
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_bill
 from meterlake.pipeline.billing.jobs.jobs import bill_order, run_bill_job

@@ -10,7 +10,7 @@ from meterlake.model.bills.differences import CauseKind
 from meterlake.model.bills.jobs import BillJobRequest, BillOrder
 from meterlake.model.bills.memos import CreditLineItem
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.catalog.pricing import PlanTemplate, Pricing
+from meterlake.model.catalog.plans import PlanTemplate, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType

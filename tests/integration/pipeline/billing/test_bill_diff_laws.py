@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
-from meterlake.model.catalog.pricing import PlanTemplate, Pricing
+from meterlake.model.catalog.plans import PlanTemplate, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from tests.bill_diffs import change, compare, make_bills, parts_of, retract, revert

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from meterlake.model.bills.differences import CauseKind
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.customers.accounts import Account
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from meterlake.model.bills.memos import CreditLineItem
 from meterlake.model.catalog.catalog import Aggregation
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.explanation.explain import (

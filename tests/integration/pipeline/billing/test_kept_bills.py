@@ -14,7 +14,7 @@ from sqlalchemy import update
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.recurrence import DayRange
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.errors import Invalid
 from meterlake.model.values import failpoint

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources import resource_of

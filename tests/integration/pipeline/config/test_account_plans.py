@@ -1,6 +1,6 @@
 import pytest
 
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink
+from meterlake.model.catalog.plans import Plan, PlanGroup, PlanGroupLink
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Invalid, NotFound, StillReferenced

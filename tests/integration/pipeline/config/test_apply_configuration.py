@@ -7,7 +7,7 @@ from typing import get_origin
 import pytest
 
 import sample_data
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.configuration.organization import Currency, OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import (

@@ -4,7 +4,7 @@ import pytest
 
 from meterlake.model.catalog.catalog import Aggregation, Meter
 from meterlake.model.catalog.counters import Counter, CounterPricing
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, Pricing
+from meterlake.model.catalog.plans import Plan, PlanGroup, PlanGroupLink, Pricing
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.errors import Invalid, NotFound, StillReferenced

@@ -2,7 +2,7 @@ import pytest
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.catalog.counters import Counter, CounterAdjustment
-from meterlake.model.catalog.pricing import Plan
+from meterlake.model.catalog.plans import Plan
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
 from meterlake.model.resources import BY_ENTITY

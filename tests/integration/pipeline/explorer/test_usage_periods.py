@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.catalog.catalog import Aggregation
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values.period import Month, format_instant, midnight, zone
 from meterlake.pipeline.usage.aggregate import aggregate

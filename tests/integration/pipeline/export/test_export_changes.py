@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.catalog.catalog import Product
-from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.catalog.plans import Plan, PlanTemplate, Pricing
 from meterlake.model.customers.accounts import Account
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export, run_export, submit_export

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.values.period import Month

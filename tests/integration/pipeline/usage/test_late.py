@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill

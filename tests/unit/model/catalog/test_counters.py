@@ -4,7 +4,7 @@ import pytest
 
 from meterlake.model.catalog.catalog import CompoundAggregation
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.catalog.pricing import PlanGroup, PlanGroupLink
+from meterlake.model.catalog.plans import PlanGroup, PlanGroupLink
 from meterlake.model.customers.accounts import EndDateBillingEntities
 from meterlake.model.customers.contracts import Contract
 from tests.entity_rules import refused, required

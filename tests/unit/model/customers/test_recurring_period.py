@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.recurring_period import (
     RECURRING,

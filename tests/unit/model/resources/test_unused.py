@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 import pytest
 
 import meterlake
-from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.catalog.plans import BillingFrequency, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.customers.recurring_period import RECURRING

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.catalog.plans import Plan, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 import meterlake
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.configuration.access import ResourceGroup
 from meterlake.model.configuration.integrations import IntegrationConfig
 from meterlake.model.customers.accounts import Account

@@ -7,7 +7,7 @@ import pytest
 
 from meterlake.model.bills.billed_usage import BilledUsage
 from meterlake.model.calendar.recurrence import DayRange
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.stages.bill import BillIdentity, BillOverrides, BillSelection, billing_terms
 from meterlake.stages.bill.advance_memos import find_memos
 from meterlake.stages.bill.bills import Provenance, make_bills

@@ -4,7 +4,7 @@ from uuid import uuid4
 import pytest
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.catalog.plans import Plan, PlanTemplate, Pricing
 from meterlake.model.configuration.organization import Currency, OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import Invalid, MeterlakeError, Required

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.recurring_period import RECURRING, PeriodSpec
 from meterlake.model.values.period import (

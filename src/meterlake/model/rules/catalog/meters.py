@@ -10,7 +10,7 @@ from meterlake.model.catalog.catalog import (
     Meter,
     Reduce,
 )
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.errors import Invalid
 from meterlake.model.measurements.measurement import Category
 from meterlake.model.rules.catalog.compound import aggregations_in_reach, compounds_of

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanGroup, PlanGroupLink, PlanTemplate
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.accounts import one_plan_per_product

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.catalog.pricing import Pricing, PricingBand
+from meterlake.model.catalog.plans import Pricing, PricingBand
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed, display_name
 from meterlake.model.rules.references import exactly_one

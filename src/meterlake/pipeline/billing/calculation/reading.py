@@ -9,7 +9,7 @@ from typing import Final
 from meterlake.model.bills.bill import Bill, Failure
 from meterlake.model.bills.billed_usage import BilledUsage
 from meterlake.model.bills.unbilled import Unpriced
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values import wire

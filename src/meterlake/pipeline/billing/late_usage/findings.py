@@ -22,7 +22,7 @@ from meterlake.model.bills.late_usage import (
     merge_sources,
 )
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Unavailable
 from meterlake.model.measurements.measurement import meter_table

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from meterlake.model.bills.bill import BandUsage, LineItemType
-from meterlake.model.catalog.pricing import Pricing, PricingBand
+from meterlake.model.catalog.plans import Pricing, PricingBand
 from meterlake.model.values.money import ZERO, divide, exact
 from meterlake.stages.bill.charges.credit_consumption import drawn_period
 from meterlake.stages.bill.charges.line_draft import (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from meterlake.model.bills.bill import BandUsage, LineItemType, Quantity, units_of
-from meterlake.model.catalog.pricing import PricingType
+from meterlake.model.catalog.plans import PricingType
 from meterlake.model.values.money import ZERO, divide
 from meterlake.model.values.period import Period
 from meterlake.stages.bill.charges.line_draft import (

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from meterlake.model.bills.bill import LineItemType
-from meterlake.model.catalog.pricing import PricingType
+from meterlake.model.catalog.plans import PricingType
 from meterlake.model.values.money import ZERO, divide
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from meterlake.model.bills.bill import LineItemType
-from meterlake.model.catalog.pricing import PricingBand
+from meterlake.model.catalog.plans import PricingBand
 from meterlake.model.values.money import ONE, ZERO, RoundingMode, exact, round_quotient
 from meterlake.stages.bill.credits.draw_downs import (
     CreditSource,

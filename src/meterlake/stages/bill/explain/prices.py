@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber
-from meterlake.model.catalog.pricing import PricingBand
+from meterlake.model.catalog.plans import PricingBand
 from meterlake.stages.bill.explain.numbers import (
     cite,
     derive,

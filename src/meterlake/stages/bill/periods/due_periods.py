@@ -10,7 +10,7 @@ from meterlake.model.bills.bill import Bill
 from meterlake.model.bills.billing_dates import BillingCycle
 from meterlake.model.bills.ledger import BillRank
 from meterlake.model.calendar.recurrence import DayRange, Recurrence
-from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.catalog.plans import BillingFrequency, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan, billed_account_id
 from meterlake.model.customers.contracts import Contract

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from meterlake.model.bills.jobs import BillJobRequest, BillOrder
 from meterlake.model.calendar.recurrence import DayRange
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.organization import (
     PERIOD_SETTINGS,
     BillGroupingKey,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from meterlake.model.bills.bill import NO_MEMBERS, ProductName, Segment
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.catalog.counters import Counter, CounterPricing
-from meterlake.model.catalog.pricing import (
+from meterlake.model.catalog.plans import (
     BillingFrequency,
     Plan,
     PlanGroup,

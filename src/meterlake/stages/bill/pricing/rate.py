@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from meterlake.model.bills.bill import BandUsage, Quantity
-from meterlake.model.catalog.pricing import Pricing, PricingBand
+from meterlake.model.catalog.plans import Pricing, PricingBand
 from meterlake.model.values.money import EXACT, ONE, ZERO, exact
 
 

@@ -7,7 +7,7 @@ from datetime import date, tzinfo
 from typing import NamedTuple
 
 from meterlake.model.bills.billed_usage import UsageOwner, UsageWindows
-from meterlake.model.catalog.pricing import Pricing, PricingType
+from meterlake.model.catalog.plans import Pricing, PricingType
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan, ChildBillingMode
 from meterlake.model.customers.charges import Charge

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.catalog.plans import PlanTemplate
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.customers.usage_selection import UsageSelection, select_usage

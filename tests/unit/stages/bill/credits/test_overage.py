@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.catalog.pricing import PricingBand
+from meterlake.model.catalog.plans import PricingBand
 from meterlake.stages.bill.credits.draw_downs import draw_down
 from meterlake.stages.bill.credits.overage import UsageToSplit, find_overage, split_overage
 from meterlake.stages.bill.pricing.currencies import Amount

@@ -8,7 +8,7 @@ import pytest
 from meterlake.model.bills.bill import Bill
 from meterlake.model.bills.billed_usage import BilledUsage
 from meterlake.model.calendar.recurrence import DayRange
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills
 from tests.billing_world import SNAPSHOT, World, instant
 

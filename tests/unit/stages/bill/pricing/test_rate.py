@@ -3,7 +3,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.bills.bill import Quantity
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.plans import Pricing
 from meterlake.model.values.money import ZERO
 from meterlake.stages.bill.pricing.rate import CUTS, price, slice_units
 from tests.billing_world import LONG_AGO, bands, decimal

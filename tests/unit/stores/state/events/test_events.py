@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.catalog.catalog import Product
-from meterlake.model.catalog.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.model.catalog.plans import BillingFrequency, Plan, PlanTemplate
 from meterlake.model.configuration.organization import Currency, OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import Conflict, Invalid, NotFound

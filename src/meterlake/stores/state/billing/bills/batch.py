@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_
 from meterlake.model.bills.ledger import BillRank, Posting
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unchanged_bill import LeftDifference, left_differences
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.organization import PERIOD_SETTINGS
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain

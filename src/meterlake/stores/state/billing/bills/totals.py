@@ -11,7 +11,7 @@ from sqlalchemy import and_, literal, or_, select
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.values import wire
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill, join_lines, line_of

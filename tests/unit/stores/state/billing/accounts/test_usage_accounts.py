@@ -7,7 +7,7 @@ import pytest
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.catalog.catalog import Product
-from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.plans import Plan, PlanTemplate
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.stores.state.billing.accounts.usage_accounts import accounts_apart
 from meterlake.stores.state.billing.bills.batch import put_all

@@ -1,10 +1,10 @@
-"""What usage and numbers of things cost: plan templates, plans and groups of them, pricings, counters."""
+"""Plans, their templates and their groups, with what usage and numbers of things cost on them."""
 
 from typing import Final
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Product
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, PlanTemplate, Pricing
+from meterlake.model.catalog.plans import Plan, PlanGroup, PlanGroupLink, PlanTemplate, Pricing
 from meterlake.model.configuration.organization import Currency
 from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource

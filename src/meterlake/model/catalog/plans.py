@@ -1,7 +1,4 @@
-"""What usage costs: plan templates, plans, and the pricings of their aggregations.
-
-Plans of several products that are sold together.
-"""
+"""Plans: their templates, their groups, and the prices of aggregations on them."""
 
 from enum import StrEnum
 from typing import Annotated, Final

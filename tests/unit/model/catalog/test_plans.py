@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.catalog.plans import Plan, PlanTemplate, Pricing
 from tests.entity_rules import refused, required
 
 ID = "2054cfc5-18df-47ce-926c-5817033073b4"
