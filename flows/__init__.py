@@ -20,6 +20,7 @@ from meterlake.stores.prefect_access import (
     new_password,
     password_for,
 )
+from meterlake.stores.state.jobs.flow_run import ask_for_flow_runs
 
 # How Prefect calls what was raised.
 _BROKE: Final = "encountered an exception"
@@ -64,6 +65,17 @@ for _name in ("prefect.flow_runs", "prefect.task_runs"):
     logging.getLogger(_name).addFilter(_tell_in_one_line)
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
+
+
+def _flow_run() -> str | None:
+    """The flow run, or that of the task run, whose thread this is."""
+    from prefect.runtime import flow_run  # noqa: PLC0415 - it reads its settings when it is imported
+
+    id_ = flow_run.id
+    return None if id_ is None else str(id_)
+
+
+ask_for_flow_runs(_flow_run)
 
 
 def _sign_in() -> None:

@@ -124,7 +124,7 @@ async def show_run(visit: Visit) -> Response:
         done=done_of(run),
         target=_PAGES.get(run["kind"], "").format_map(run),
         again=_AGAIN.get(run["kind"], "The worker does it once more."),
-        prefect=_prefect(visit),
+        prefect=_flow_run(visit, run),
     )
 
 
@@ -142,6 +142,12 @@ async def change_run(visit: Visit) -> Response:
         case _:
             raise visit.unknown_action("a run")
     return visit.go(f"{RUNS}/{run['id']}", said)
+
+
+def _flow_run(visit: Visit, run: Mapping[str, Any]) -> str:
+    """Where Prefect shows the flow run that worked on a run; empty if none did, or it has no address."""
+    server, id_ = _prefect(visit), run.get("flowRunId")
+    return f"{server}/runs/flow-run/{id_}" if server and id_ else ""
 
 
 def _prefect(visit: Visit) -> str:

@@ -7,9 +7,11 @@ from meterlake.console.runs import done_of, duration
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.jobs.jobs import submit_order
+from meterlake.stores.state.jobs.flow_run import ask_for_flow_runs
 from tests.console_world import CONSOLE, a_console
 from tests.people import allow
 
+PREFECT = "https://prefect.example.com"
 RUNS = f"{CONSOLE}/runs"
 ATTACK = '"><script>alert(1)</script>'
 
@@ -23,7 +25,7 @@ def _quick_passwords():
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    with a_console(tmp_path_factory.mktemp("console")) as found:
+    with a_console(tmp_path_factory.mktemp("console"), prefect_url=f"{PREFECT}/api") as found:
         found.join("ada@example.com", allow())
         found.join("reader@example.com", allow("config:retrieve"))
         found.join("catalog@example.com", allow("config:retrieve", "config:product/*"))
@@ -55,6 +57,22 @@ def test_runs_are_listed_with_who_asked_and_how_they_ended(world):
     assert "Failed" in ada.text
     assert "bill monthly 2026-10-01" not in ada.text
     assert "Nothing matches" in ada.go(f"{RUNS}?kinds=EXPORT")
+
+
+def test_a_run_leads_to_the_flow_run_of_prefect_that_began_it(world):
+    flow_run = "0d0c0b0a-0000-4000-8000-000000000001"
+    before = ask_for_flow_runs(lambda: flow_run)
+    try:
+        by_prefect = failed(world, "of a flow run")
+    finally:
+        ask_for_flow_runs(before)
+    alone = failed(world, "of no flow run")
+    ada = world.browser("ada@example.com")
+
+    ada.go(f"{RUNS}/{by_prefect}")
+    assert f'href="{PREFECT}/runs/flow-run/{flow_run}"' in ada.page.text
+    ada.go(f"{RUNS}/{alone}")
+    assert PREFECT not in ada.page.text
 
 
 def test_a_run_that_could_not_bill_some_says_so(world):

@@ -21,6 +21,7 @@ import pytest
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
+from meterlake.pipeline.home.runs import get_run
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.uploads import announce, get_job
 from meterlake.pipeline.lookups import jobs as lookup_jobs
@@ -283,6 +284,8 @@ def test_all_uploads_of_an_organization_are_one_run_with_a_task_each(home: Path)
     ]
     with open_stores(settings) as stores:
         jobs = [get_job(organization, each)["status"] for each in (good, torn, late)]
+        flow_runs = {get_run(organization, each)["flowRunId"] for each in (good, torn, late)}
+    assert flow_runs == {str(run.id)}
     assert jobs == ["succeeded", "failed", "succeeded"]
     assert found["ingest b.csv"] == files[1]["reason"] != ""
 

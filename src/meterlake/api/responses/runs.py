@@ -48,6 +48,7 @@ class RunResponse(Value):
     message: Text | None = None
     actions: tuple[RunVerb, ...]
     cancel_requested: Flag | None = None
+    flow_run_id: Id | None = None
     schedule_id: Id | None = None
     scheduled_for: Instant | None = None
     dt_created: Instant

@@ -270,6 +270,7 @@ def _document(job: Job, subject: str) -> Document:
         "message": job.result.get("message"),
         "actions": list(_actions(job)),
         "cancelRequested": True if job.cancel_asked and job.status in _WAITS else None,
+        "flowRunId": job.flow_run if has_begun else None,
         "scheduleId": job.schedule_id,
         "scheduledFor": job.due,
         "dtCreated": job.created,

@@ -34,6 +34,7 @@ from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.engine import Database
 from meterlake.stores.state.core.pages import Page, key_token, read
 from meterlake.stores.state.core.tables import InstantText
+from meterlake.stores.state.jobs.flow_run import current_flow_run
 from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
 from meterlake.stores.state.jobs.table import (
     AGAIN,
@@ -63,6 +64,7 @@ class Job:
         due: Which of the schedule's runs it is.
         progress: How far it is, as the attempt that works on it last said.
         cancel_asked: Whether it is to stop.
+        flow_run: The flow run of Prefect that began the last attempt; None if none did.
     """
 
     id: str
@@ -85,6 +87,7 @@ class Job:
     due: datetime | None = None
     progress: dict[str, Any] = field(default_factory=dict)
     cancel_asked: bool = False
+    flow_run: str | None = None
 
     @property
     def lease(self) -> Lease:
@@ -100,6 +103,7 @@ class Job:
         """Itself as its maker takes it while it is made: nobody else ever sees it waiting."""
         self.status, self.attempt, self.snapshot = JobStatus.RUNNING, 1, snapshot
         self.started, self.lease_until = self.created, self.created + LEASES[self.kind]
+        self.flow_run = current_flow_run()
         return self
 
 
@@ -121,6 +125,7 @@ def insert_job(connection: Connection, job: Job) -> None:
         "author": job.author,
         "schedule_id": job.schedule_id,
         "due": job.due,
+        "flow_run": job.flow_run,
     }
     connection.execute(insert(JOB), row)
 
@@ -148,6 +153,7 @@ def job_of(row: Row[Any]) -> Job:
         due=row.due,
         progress=wire.loads(row.progress) if row.progress else {},
         cancel_asked=row.cancel_asked,
+        flow_run=row.flow_run,
     )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, or_
 from meterlake.model.errors import NotFound, StaleVersion
 from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.tables import InstantText
+from meterlake.stores.state.jobs.flow_run import current_flow_run
 from meterlake.stores.state.jobs.table import JOB, JobStatus, in_status
 
 # Who renews its lease says so often enough that one which was silent for so long is dead.
@@ -138,6 +139,7 @@ def begun(now: datetime, duration: timedelta) -> dict[str, Any]:
         "deaths": JOB.c.deaths + case((ran_out, 1), else_=0),
         "lease_until": now + duration,
         "not_before": None,
+        "flow_run": current_flow_run(),
         "started": func.coalesce(JOB.c.started, literal(now, InstantText())),
     }
 

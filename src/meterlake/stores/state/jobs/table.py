@@ -56,6 +56,8 @@ JOB: Final = Table(
     Column("due", InstantText),
     Column("progress", StorableText),
     Column("cancel_asked", Boolean, nullable=False, server_default=false()),
+    # Of Prefect, which began the last attempt.
+    Column("flow_run", String(36)),
     # No run of a schedule is doubled.
     Index("job_due", "schedule_id", "due", unique=True),
     # What waits.
