@@ -11,6 +11,7 @@ from meterlake.model.configuration.integration_systems import systems
 from meterlake.model.configuration.integrations import IntegrationConfig, IntegrationCredentials
 from meterlake.model.resources import BY_NAME
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.balances import balances
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
@@ -50,6 +51,22 @@ def change_integration(home: Home, config_id: str, **change: Any) -> None:
     with home.organization.transaction("test") as transaction:
         record = transaction.get(IntegrationConfig, config_id)
         transaction.update(record.id, record.version, record.entity.model_copy(update=change))
+
+
+def top_up(home: Home, account: str, amount: int = 2) -> None:
+    """Have a customer pay ahead for all of 2026: the bills that there are do not have it."""
+    times = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
+    held = create(
+        home,
+        "balances",
+        code=f"ahead-{account}",
+        name="Ahead",
+        accountId=account_id(home, account),
+        currency="USD",
+        **times,
+    )
+    booked = {"amount": Decimal(amount), "appliedDate": times["startDate"]}
+    balances.create_transaction(home.organization, "test", held["id"], booked)
 
 
 def store_key(home: Home, made: Mapping[str, Any], key: str) -> None:

@@ -427,7 +427,7 @@ class Settings(BaseSettings):
         False,
         description=(
             "Bills: whether a bill approves itself even if its account has usage without a price, "
-            "or failed the last time."
+            "or failed the last time, or the bill is out of date."
         ),
     )
     marketplace_endpoint: str | None = Field(

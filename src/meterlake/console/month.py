@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
@@ -14,6 +14,7 @@ from starlette.routing import Route
 from meterlake.console.bills.approval_check import check_approval
 from meterlake.console.bills.bills import file_of
 from meterlake.console.bills.documents import AT_ONCE_MAX, begin_documents
+from meterlake.console.bills.recalculation import CALCULATED_MAX
 from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page, percent
@@ -100,6 +101,12 @@ _MENDING: Final = {
         "Make the bills",
         "CreateBillJob",
         action="calculate",
+    ),
+    "OutdatedBill": Mending(
+        "These bills are not calculated from what holds now. At stake is what they would change by.",
+        "Calculate again",
+        "RecalculateBillJob",
+        action="recalculate",
     ),
     "TotalJumped": Mending(
         "These bills are far from what is usual for their customers. Look where each comes from.",
@@ -256,7 +263,7 @@ async def show_month(visit: Visit) -> Response:
         with_buttons=with_buttons,
         growth=growth,
         statuses=statuses,
-        outdated=_words_of_outdated(closing),
+        outdated=sum(sum(each["outdated"].values()) for each in closing["totals"]),
         # Only where it is another amount than the bills come to.
         revenue={
             each["currency"]: each
@@ -278,31 +285,6 @@ async def show_month(visit: Visit) -> Response:
         earlier=month.moved(-1),
         later=month.moved(1),
     )
-
-
-def _words_of_outdated(closing: Mapping[str, Any]) -> str:
-    """How many bills have numbers of before something changed, and what makes them those of now."""
-    found = sum((Counter(each["outdated"]) for each in closing["totals"]), Counter[str]())
-    pending, approved = int(found["PENDING"]), int(found["APPROVED"])
-    if not pending + approved:
-        return ""
-    counts = [
-        counted(count, what)
-        for count, what in ((pending, "pending bill"), (approved, "approved bill"))
-        if count
-    ]
-    one = pending + approved == 1
-    said = [
-        (
-            f"{' and '.join(counts)} {'is' if one else 'are'} not calculated yet from what"
-            f" {'its' if one else 'their'} balances and commitments hold now."
-        )
-    ]
-    if pending:
-        said.append("“Make the bills again” does that for pending bills.")
-    if approved:
-        said.append("An approved one changes after its approval is taken back.")
-    return " ".join(said)
 
 
 def _points_at_approval(closing: Mapping[str, Any]) -> int:
@@ -356,12 +338,18 @@ async def change_month(visit: Visit) -> Response:
         case "pdf" | "zip" as format_:
             return await begin_documents(visit, {"month": str(month), "format": format_})
         case "recalculate":
-            ids = visit.form.get("bill", [])
-            await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
-            said = "The worker calculates these bills again. This page shows when it is done."
+            said = await _recalculate(visit, visit.form.get("bill", []))
         case _:
             raise visit.unknown_action("a month")
     return visit.go(f"{MONTHS}/{month}", said)
+
+
+async def _recalculate(visit: Visit, ids: Sequence[str]) -> str:
+    """Have the worker calculate bills again, in as many jobs as that takes."""
+    for start in range(0, len(ids), CALCULATED_MAX):
+        some = {"billIds": ids[start : start + CALCULATED_MAX]}
+        await visit.api.send("POST", "/billjobs/recalculate", some)
+    return "The worker calculates these bills again. This page shows when it is done."
 
 
 async def _approve(visit: Visit, month: Month) -> Response:

@@ -26,9 +26,10 @@ from meterlake.pipeline.ingest.expected_files import overdue_files
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.billing.bills.month import read_month_bills
 from meterlake.stores.state.billing.bills.totals import BillTotals
-from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
+from tests.bills import a_home_to_bill, price_egress, refuse_bills, subscribe, use
 from tests.homes import HEADER, configure, csv_row
 from tests.late_bills import retract, revert
+from tests.sent_bills import top_up
 
 SEPTEMBER = Month(2026, 9)
 
@@ -366,6 +367,33 @@ def test_a_plan_that_begins_later_has_no_bill_missing(home):
     )
     subscribe(home, "new", start="2026-11-01T00:00:00Z")
 
+    assert opened(home) == []
+
+
+def test_a_bill_that_is_not_calculated_from_what_holds_now_is_open_by_its_cause(home, capsys):
+    bill_months(home, 9)
+    home.clock.time = datetime(2026, 10, 2, tzinfo=UTC)
+    assert opened(home) == []
+    top_up(home, "acme")
+    topped_up = opened(home)
+    assert run(["bill", "approve", "acme/2026-09"]) == 0
+    told = capsys.readouterr().out
+    assert run(["bill", "lock", "acme/2026-09", "--dry-run"]) == 0
+    before_lock = capsys.readouterr().out
+    assert run(["bill", "unapprove", "acme/2026-09"]) == 0
+    price_egress(home, price=2)
+    repriced = opened(home)
+    bill_months(home, 9)
+
+    assert [each[:2] for each in topped_up] == [("OutdatedBill", "acme")]
+    assert topped_up[0][2].startswith("balances or commitments of the customer changed after")
+    open_point = "Open: 1 OutdatedBill (meterlake bill review --month 2026-09)"
+    assert open_point in told
+    assert open_point in before_lock
+    assert {each[1]: each[2].partition(" changed")[0] for each in repriced} == {
+        "acme": "balances or commitments of the customer",
+        "bolt": "prices, plans or settings",
+    }
     assert opened(home) == []
 
 

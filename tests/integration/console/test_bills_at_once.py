@@ -17,6 +17,7 @@ from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import ACCOUNTS, configure
 from tests.people import allow
+from tests.sent_bills import top_up
 
 SELECTION = f"{CONSOLE}/bills/selection"
 
@@ -208,6 +209,31 @@ def test_many_bills_are_locked_after_a_second_look(tmp_path):
         assert ">Locked<" not in finance.page.text
         finance.send({"action": "lock", "bill": ids})
         assert "You locked 2 bills for ever." in finance.send({"action": "lock", "bill": ids})
+
+
+def test_bills_that_are_out_of_date_are_approved_after_a_second_look(tmp_path):
+    with a_console(tmp_path) as found:
+        top_up(found.home, "bolt")
+        found.join("finance@example.com", allow())
+        finance = found.browser("finance@example.com")
+        chosen = finance.go(f"{SELECTION}?month={MONTH}")
+        ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)
+        asked = finance.send({"action": "approve", "bill": ids})
+        waiting = finance.go(f"{CONSOLE}/bills?month={MONTH}&status=PENDING&due=yes")
+        finance.go(f"{SELECTION}?month={MONTH}")
+        finance.send({"action": "approve", "bill": ids})
+        done = finance.send({"action": "approve", "bill": finance.fields("approve")["bill"]})
+        finance.go(f"{SELECTION}?month={MONTH}")
+        locking = finance.send({"action": "lock", "bill": ids})
+
+    warning = "1 bill is out of date: balances or commitments of the customer changed"
+    assert warning in chosen
+    assert "What would change on the bill of bolt" in chosen
+    assert "Approve 2 bills?" in asked
+    assert warning in asked
+    assert "Out of date" in waiting
+    assert "2 bills were approved; open: 1 bill that is out of date" in done
+    assert warning in locking
 
 
 def test_a_list_by_total_says_that_it_mixes_currencies(tmp_path):

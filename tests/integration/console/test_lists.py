@@ -37,7 +37,7 @@ INVENTORY = {
     "access/programs": Offered("called", "name createdBy dtCreated"),
     "backfills": Offered("status", "dtCreated"),
     "bills": Offered(
-        "month customer currency above below status",
+        "month customer currency above below status due",
         "accountCode billDate sequentialInvoiceNumber status approvedBy billTotal",
     ),
     "catalogue/aggregations": Offered(

@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime
-from decimal import Decimal
 
 import pytest
 from argon2 import PasswordHasher
@@ -11,8 +10,7 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.access import login
-from meterlake.pipeline.billing.balances import balances
-from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, bill
 from meterlake.pipeline.closing.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
@@ -20,7 +18,7 @@ from tests.bills import subscribe
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import HEADER, configure, csv_row
 from tests.people import allow
-from tests.sent_bills import account_id, create
+from tests.sent_bills import top_up
 
 PAGE = f"{CONSOLE}/months/{MONTH}"
 
@@ -131,39 +129,34 @@ def test_usage_before_a_plan_leads_to_the_day_on_which_the_plan_begins(tmp_path)
         assert "Attach a plan" not in ada.text
 
 
-def test_a_month_says_which_bills_wait_for_a_calculation_and_what_does_it(tmp_path):
-    times = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
+def test_bills_that_are_out_of_date_are_open_points_until_they_are_calculated_again(tmp_path):
     with a_console(tmp_path) as found:
         organization = found.home.organization
         bill(organization, Month.parse(MONTH), approve=True, accounts=["bolt"])
         for account in ("acme", "bolt"):
-            held = create(
-                found.home,
-                "balances",
-                code=f"ahead-{account}",
-                name="Ahead",
-                accountId=account_id(found.home, account),
-                currency="USD",
-                **times,
-            )
-            booked = {"amount": Decimal(2), "appliedDate": times["startDate"]}
-            balances.create_transaction(organization, "test", held["id"], booked)
+            top_up(found.home, account)
         found.join("ada@example.com", allow())
         ada = found.browser("ada@example.com")
         before = ada.go(PAGE)
-        bill(organization, Month.parse(MONTH), accounts=["acme"])
-        between = ada.go(PAGE)
-        bill(organization, Month.parse(MONTH))
+        listed = ada.go(f"{CONSOLE}/bills?month={MONTH}&due=yes")
+        others = ada.go(f"{CONSOLE}/bills?month={MONTH}&due=no")
+        ada.go(PAGE)
+        ids = re.findall(r'name="bill" value="([^"]*)"', ada.page.text)
+        said = ada.press("recalculate", bill=ids)
+        list(
+            run_round(BILL_JOBS, Executor(found.home.stores.settings), organization, lambda: False)
+        )
         after = ada.go(PAGE)
 
-    not_yet = "not calculated yet from what"
-    assert (
-        f"1 pending bill and 1 approved bill are {not_yet} their balances and commitments hold now."
-        " “Make the bills again” does that for pending bills."
-        " An approved one changes after its approval is taken back."
-    ) in before
-    assert f"1 approved bill is {not_yet} its balances" in between
-    assert not_yet not in after
+    changed = "balances or commitments of the customer changed after this"
+    assert f"{changed} pending bill was calculated: it comes to 71.50 USD, not 73.50 USD" in before
+    assert f"{changed} approved bill was calculated: it comes to 129.00 USD, not 131.00" in before
+    assert "2 bills are not calculated yet from what balances and commitments hold now" in before
+    assert listed.count("Out of date") >= 2
+    assert "acme" in listed
+    assert "Nothing matches" in others
+    assert "The worker calculates these bills again." in said
+    assert changed not in after
 
 
 @pytest.mark.long

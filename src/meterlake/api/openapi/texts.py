@@ -436,8 +436,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             "Terms `<field><comparator><value>` are joined by `$`; comparators are `>`, `>=`, `:`, `<`,"
             " `<=` and `~` (begins with). Fields are accountId, locked, billDate, startDate, endDate,"
             " dueDate, billingFrequency, id, ids, createdBy, dtCreated, lastModifiedBy, accountCode,"
-            " sequentialInvoiceNumber, externalInvoiceReference, purchaseOrderNumber, status, currency"
-            " and billTotal."
+            " sequentialInvoiceNumber, externalInvoiceReference, purchaseOrderNumber, status, currency,"
+            " billTotal and recalculationDue."
         ),
     ),
     "GetBill": ("Retrieve a bill", "One bill with its lines."),

@@ -55,8 +55,7 @@ def approve(*bills: BillNames, dry_run: DryRun = False, options: Options = NO_OP
         open_points = open_points_of(organization, ids)
         changes = _change(organization, BillAction.APPROVE, ids, options, dry_run=dry_run)
         code = _show(organization, changes, options.output, dry_run=dry_run)
-    if open_points:
-        options.output.note(f"{open_points[0].upper()}{open_points[1:]}")
+    _show_open_points(open_points, options.output)
     _show_way_back("bill unapprove", "To take the approval back:", changes, options.output, dry_run)
     return code
 
@@ -133,10 +132,14 @@ def _change_for_ever(
     action: "BillAction", bills: Sequence[str], options: Options, *, dry_run: bool, yes: bool
 ) -> int:
     """Do what nobody can undo: somebody looks at what would become of the bills, and agrees."""
+    from meterlake.pipeline.billing.bill_actions import BillAction, open_points_of
     from meterlake.pipeline.billing.named_bills import find_bills
 
     with options.open() as organization:
         ids = find_bills(organization, bills)
+        if action is BillAction.LOCK:
+            open_points = open_points_of(organization, ids, also_approved=True)
+            _show_open_points(open_points, options.output)
         if not (dry_run or yes):
             rule = "nobody can be asked here; add it, or look with --dry-run"
             require_somebody(options.output, Required("--yes", None, rule))
@@ -147,6 +150,11 @@ def _change_for_ever(
                 return 1
         changes = _change(organization, action, ids, options, dry_run=dry_run)
         return _show(organization, changes, options.output, dry_run=dry_run)
+
+
+def _show_open_points(open_points: str, output: "Output") -> None:
+    if open_points:
+        output.note(f"{open_points[0].upper()}{open_points[1:]}")
 
 
 def _change(

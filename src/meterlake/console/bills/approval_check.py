@@ -9,6 +9,7 @@ from meterlake.model.values.plurals import counted
 
 _POINTS: Final = {
     "LateUsage": ("bill with usage that came late", "bills with usage that came late"),
+    "OutdatedBill": ("bill that is out of date", "bills that are out of date"),
     "TotalJumped": ("bill far from what is usual", "bills far from what is usual"),
     "UnpricedUsage": ("bill with usage that has no price", "bills with usage that has no price"),
 }
@@ -22,12 +23,14 @@ class ApprovalCheck(NamedTuple):
         points: What is open about them: how much, in words, and the month whose page shows more.
         unnumbered: How many of them have no invoice number.
         next: What comes next for one of them at least: `approve`, else `lock`.
+        outdated: Those that are not calculated from what their balances and commitments hold now.
     """
 
     own: dict[str, str]
     points: list[tuple[str, str]]
     unnumbered: int
     next: str
+    outdated: list[Mapping[str, Any]]
 
 
 async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> ApprovalCheck:
@@ -35,15 +38,16 @@ async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> App
     open_ = [each for each in rows if not each.get("locked")]
     pending = {each["id"] for each in open_ if each["status"] == "PENDING"}
     next_ = "approve" if pending else "lock"
+    outdated = [each for each in open_ if each.get("recalculationDue")]
     if not open_ or not visit.may("CheckBillApproval"):
-        return ApprovalCheck({}, [], 0, next_)
+        return ApprovalCheck({}, [], 0, next_, outdated)
     unnumbered = sum(not each.get("sequentialInvoiceNumber") for each in open_)
     asked = {"billIds": [each["id"] for each in open_]}
     found = await visit.api.send("POST", "/bills/approve/check", asked)
     refused = {each["billId"]: each["reason"] for each in found["refused"]}
     points = [(_point_in_words(each), each["month"]) for each in found.get("points", ())]
     own = {id_: reason for id_, reason in refused.items() if id_ in pending}
-    return ApprovalCheck(own, points, unnumbered, next_)
+    return ApprovalCheck(own, points, unnumbered, next_, outdated)
 
 
 def _point_in_words(point: Mapping[str, Any]) -> str:

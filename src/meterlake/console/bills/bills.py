@@ -90,6 +90,9 @@ def search_of(visit: Visit) -> str:
     if (status := visit.query("status")) is not None:
         refuse_others("Status", status, list(_STATUSES))
         terms.append(_STATUSES[status])
+    if (due := visit.query("due")) is not None:
+        refuse_others("Out of date", due, ["yes", "no"])
+        terms.append(f"recalculationDue:{'true' if due == 'yes' else 'false'}")
     if (customer := visit.query("customer")) is not None:
         field = "accountId:" if is_id(customer) else "accountCode~"
         terms.append(f"{field}{SIGNS.sub(' ', customer)}")
@@ -113,6 +116,7 @@ _LISTING: Final = BillListing(
         Column("Invoice", "sequentialInvoiceNumber", sort="sequentialInvoiceNumber"),
         Column("Status", "status", "status", sort="status"),
         Column("Locked", "locked"),
+        Column("Out of date", "recalculationDue"),
         Column("Approved by", "approvedBy", "author", sort="approvedBy"),
         Column("Total", "billTotal", "money", sort="billTotal"),
         Column("Currency", "currency"),
@@ -128,6 +132,7 @@ _LISTING: Final = BillListing(
             "Status",
             (("PENDING", "Pending"), ("APPROVED", "Approved"), ("LOCKED", "Locked")),
         ),
+        ListFilter("due", "Out of date", (("yes", "Yes"), ("no", "No"))),
         ListFilter("customer", "Code of the customer begins with", type="search"),
         ListFilter("currency", "Currency"),
         ListFilter("above", "Total from"),

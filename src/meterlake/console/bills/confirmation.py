@@ -1,4 +1,4 @@
-"""What nobody can undo is asked for once more: a page says what it is about, with a second button."""
+"""What nobody can undo, or what looks wrong, is asked for once more, with a second button."""
 
 import asyncio
 from typing import Final, NamedTuple
@@ -23,15 +23,25 @@ class Confirmation(NamedTuple):
         verb: What happens to the bills, as title and button begin.
         end: How the title ends.
         explained: What it means.
+        only_outdated: Whether nobody is asked unless one of the bills is out of date.
     """
 
     operation: str
     verb: str
     end: str
     explained: str
+    only_outdated: bool = False
 
 
 _QUESTIONS: Final = {
+    "approve": Confirmation(
+        "ApproveBills",
+        "Approve",
+        "",
+        "The bills are approved with the amounts that stand here. To have those that are out of date"
+        " calculated again first, go back. You can take an approval back until a bill is locked.",
+        only_outdated=True,
+    ),
     "lock": Confirmation(
         "LockBill",
         "Lock",
@@ -59,6 +69,8 @@ _QUESTIONS: Final = {
 async def ask_first(visit: Visit, search: str, back: str) -> Response | None:
     """The page that asks once more; None if the action needs none, or the person said yes to it.
 
+    An approval needs it where bills are out of date: locked, they would be wrong for ever.
+
     Args:
         visit: What was sent.
         search: Finds the bills that it is about.
@@ -66,6 +78,8 @@ async def ask_first(visit: Visit, search: str, back: str) -> Response | None:
     """
     question = _QUESTIONS.get(visit.field("action"))
     if question is None or not visit.may(question.operation) or visit.field(_SURE) == "yes":
+        return None
+    if question.only_outdated and not await _are_outdated(visit, search):
         return None
     rows, totals = await asyncio.gather(
         visit.api.get(
@@ -79,7 +93,7 @@ async def ask_first(visit: Visit, search: str, back: str) -> Response | None:
         visit.api.get("/bills/totals", searchQuery=search),
     )
     check = None
-    if visit.field("action") == "lock":
+    if visit.field("action") in {"approve", "lock"}:
         every = await visit.api.every("/bills/search", searchQuery=search, excludeLineItems=True)
         check = await check_approval(visit, every)
     count = sum(int(each["bills"]) for each in totals["data"])
@@ -88,7 +102,7 @@ async def ask_first(visit: Visit, search: str, back: str) -> Response | None:
         "bills/confirm.html",
         what=what,
         explained=question.explained,
-        is_danger=visit.field("action") != "send",
+        is_danger=visit.field("action") in {"lock", "delete"},
         to=visit.field("to"),
         rows=rows["data"],
         check=check,
@@ -97,3 +111,11 @@ async def ask_first(visit: Visit, search: str, back: str) -> Response | None:
         sent={**visit.form, _SURE: ["yes"]},
         back=back,
     )
+
+
+async def _are_outdated(visit: Visit, search: str) -> bool:
+    """Whether bills are among some that are not calculated from what holds now."""
+    found = await visit.api.get(
+        "/bills/search", searchQuery=f"{search}$recalculationDue:true", excludeLineItems=True
+    )
+    return bool(found["data"])

@@ -101,6 +101,7 @@ class ReviewKind(StrEnum):
     FAILED_ACCOUNT = "FailedAccount"
     MISSING_BILL = "MissingBill"
     TOTAL_JUMPED = "TotalJumped"
+    OUTDATED_BILL = "OutdatedBill"
     # Whoever approved the month left the bill out.
     LEFT_OPEN = "LeftOpen"
 

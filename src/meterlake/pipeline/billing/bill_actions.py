@@ -14,7 +14,7 @@ from meterlake.pipeline.billing.bills import (
     read_heads,
     set_status,
 )
-from meterlake.pipeline.billing.open_points import describe_open_points
+from meterlake.pipeline.billing.open_points import count_open_points
 from meterlake.pipeline.config.entities import Document
 from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.lists import BillFilters
@@ -90,9 +90,12 @@ def change_bills(
             yield BillChange(heads[id_], changed if is_new else BillChangeOutcome.UNCHANGED)
 
 
-def open_points_of(organization: Organization, ids: Sequence[str]) -> str:
-    """What is open about bills before they are approved; empty if nothing."""
-    return describe_open_points(organization, BillFilters(ids=tuple(ids)))
+def open_points_of(
+    organization: Organization, ids: Sequence[str], *, also_approved: bool = False
+) -> str:
+    """What is open about bills before they are approved, or locked; empty if nothing."""
+    filters = BillFilters(ids=tuple(ids))
+    return count_open_points(organization, filters, also_approved=also_approved).describe()
 
 
 def _approve(organization: Organization, author: str, id: str) -> bool:

@@ -73,7 +73,12 @@ def count_open_points(
     with organization.reading() as reader:
         found = bills_to_approve(reader, waiting, _BILLS_MAX)
         [record] = reader.all(OrganizationConfig)
-        counts = Counter({ReviewKind.LATE_USAGE: count_undecided(reader, [e.id for e in found])})
+        counts = Counter(
+            {
+                ReviewKind.LATE_USAGE: count_undecided(reader, [e.id for e in found]),
+                ReviewKind.OUTDATED_BILL: sum(e.outdated_by is not None for e in found),
+            }
+        )
         if record.entity.review_total_percent and found:
             first, last = min(e.bill_date for e in found), max(e.bill_date for e in found)
             accounts, own = {e.account_id for e in found}, {e.id for e in found}

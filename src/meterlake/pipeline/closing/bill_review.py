@@ -30,6 +30,7 @@ from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.shown_bills import Approval, newest_job_of_month
 from meterlake.pipeline.closing.close_month import Closing, ClosingStep
+from meterlake.pipeline.closing.outdated_bills import CalculatedTotals, find_outdated
 from meterlake.pipeline.ingest.expected_files import missing_files, overdue_files
 from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
@@ -58,11 +59,13 @@ class RunOutcome:
 
     Attributes:
         missing: The bills that would be made, and that there are not.
+        totals: What bills come to that came out anew.
     """
 
     unpriced: list[Unpriced] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     missing: list[Bill] = field(default_factory=list)
+    totals: CalculatedTotals = field(default_factory=CalculatedTotals)
 
 
 def review_bills(organization: Organization, month: Month) -> list[ReviewFinding]:
@@ -214,10 +217,16 @@ class _BillReview:
 
     def findings(self, found: RunOutcome) -> list[ReviewFinding]:
         """What is open, with what billing the month came to."""
+        late = list_all_late(self.organization, period=str(self.month))
+        # Before its end, usage of the month makes other bills every day.
+        is_over = self.organization.now() >= self.month.period(zone(self.settings.timezone)).end
+        totals = found.totals if is_over else CalculatedTotals()
+        late_ids = {each.bill_id for each in late}
         return [
             *self._missing_files(),
             *self._rejected_rows(),
-            *self._late_usage(),
+            *self._late_usage(late),
+            *find_outdated(self.organization, self.month, totals, late_ids),
             *self._jumps(),
             *self._left_open(),
             *self._run(found),
@@ -285,12 +294,15 @@ class _BillReview:
         snapshot = self.organization.lake.snapshot()
         reading = read_bills(self.organization, selection, snapshot)
         found = RunOutcome()
+        with self.organization.reading() as reader:
+            found.totals.note_versions(read_month_bills(reader, str(self.month)))
         for calculation in reading.calculations():
             found.unpriced.extend(calculation.unpriced())
             # Those that would come out as they are stored are not made.
             for account in calculation.made(BillStatus.PENDING, isolated=True):
                 found.failures.extend(account.refused)
                 found.missing.extend(reading.not_stored(account.made))
+                found.totals.note(account.made)
         found.unpriced.extend(reading.unknown_usage())
         return found
 
@@ -328,10 +340,10 @@ class _BillReview:
                 command=f"meterlake rejected list --reason {reason}",
             )
 
-    def _late_usage(self) -> Iterator[ReviewFinding]:
+    def _late_usage(self, late: Iterable[LateUsage]) -> Iterator[ReviewFinding]:
         """What came, went or changed after the bills were made, whether or not a run noted it."""
         period = str(self.month)
-        for usage in list_all_late(self.organization, period=period):
+        for usage in late:
             if usage.status not in UNDECIDED or usage.difference == ZERO:
                 continue
             yield ReviewFinding(

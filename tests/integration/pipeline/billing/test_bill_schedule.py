@@ -16,6 +16,7 @@ from meterlake.pipeline.maintenance.maintain import forget_events
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure
+from tests.sent_bills import top_up
 
 pytestmark = pytest.mark.usefixtures("home_database")
 
@@ -171,6 +172,23 @@ def test_a_bill_approves_itself_after_its_grace_period_and_not_before(home):
         for code in ("acme", "bolt")
         for bill_date, status in (("2026-10-01", "APPROVED"), ("2026-11-01", "PENDING"))
     }
+
+
+def test_a_bill_that_is_out_of_date_waits_until_it_is_calculated_again(home):
+    settings(home, **GRACE)
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
+    run_all(home)
+    top_up(home, "acme")
+    home.clock.advance(hours=3)
+
+    assert approve(home) == 1
+    assert statuses(home) == {
+        ("acme", "2026-10-01"): "PENDING",
+        ("bolt", "2026-10-01"): "APPROVED",
+    }
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
+    run_all(home)
+    assert approve(home) == 1
 
 
 @pytest.mark.long

@@ -32,7 +32,8 @@ def approve_due(organization: Organization) -> int:
     """Approve the bills whose grace period is over; how many that were.
 
     A bill is held back while usage of its account has no price, or its account could not be
-    billed, as the newest job says that was about it; not with the setting `approve_held_bills`.
+    billed, as the newest job says that was about it, or while it is not calculated from what its
+    balances and commitments hold now; not with the setting `approve_held_bills`.
 
     Raises:
         Unavailable: State cannot be reached.
@@ -50,7 +51,8 @@ def approve_due(organization: Organization) -> int:
         return 0
     if not organization.settings.approve_held_bills:
         held = HeldAccounts(organization)
-        found = [each for each in found if not held.is_held(each)]
+        current = (each for each in found if each.outdated_by is None)
+        found = [each for each in current if not held.is_held(each)]
     ids = [each.id for each in found]
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]

@@ -81,6 +81,8 @@ class WaitingBill(NamedTuple):
 
     Attributes:
         job_id: The job that calculated it last.
+        outdated_by: What left something else of its balances and commitments since; see
+            `outdated_bills`.
     """
 
     id: str
@@ -88,6 +90,7 @@ class WaitingBill(NamedTuple):
     bill_date: date
     frequency: str
     job_id: str | None
+    outdated_by: str | None
 
 
 def waiting_bills(reader: Reader, latest: date) -> list[WaitingBill]:

@@ -42,7 +42,7 @@ SEARCH_FIELDS: Final = frozenset(
         *("billingFrequency", "id", "createdBy", "dtCreated", "lastModifiedBy", "ids"),
         # By what a customer says who calls.
         *("accountCode", "sequentialInvoiceNumber", "externalInvoiceReference"),
-        *("purchaseOrderNumber", "status", "currency", _TOTAL),
+        *("purchaseOrderNumber", "status", "currency", _TOTAL, "recalculationDue"),
     }
 )
 _COLUMNS: Final = {
@@ -82,7 +82,7 @@ _SORTED: Final[dict[str, ColumnElement[Any]]] = {
 _FLAGS: Final = frozenset({(":", "true"), (":", "false")})
 _AMOUNT: Final = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
 _TOTAL_RULE: Final = "it must be an amount such as billTotal:1234.5; comparators are > >= : < <="
-_FLAG_RULE: Final = "it must be one of locked:true, locked:false"
+_FLAG_NAMES: Final = frozenset({"locked", "recalculationDue"})
 _INSTANTS: Final = frozenset({"dtCreated", "dtLastModified"})
 
 
@@ -353,6 +353,8 @@ def _locked(reader: Reader) -> ColumnElement[bool]:
 def _column(name: str, is_locked: ColumnElement[bool]) -> ColumnElement[Any]:
     if name == "locked":
         return case((is_locked, "true"), else_="false")
+    if name == "recalculationDue":
+        return case((and_(BILL.c.outdated_by.is_not(None), ~is_locked), "true"), else_="false")
     if name in _INSTANTS:
         return func.rtrim(type_coerce(_COLUMNS[name], String), "Z")
     if name == "sequentialInvoiceNumber":
@@ -375,8 +377,9 @@ def _term(term: Term, is_locked: ColumnElement[bool]) -> ColumnElement[bool]:
     if term.field == _TOTAL:
         return _total(term)
     column, value = _column(term.field, is_locked), term.value
-    if term.field == "locked" and (term.comparator, value) not in _FLAGS:
-        raise Invalid("searchQuery", f"locked{term.comparator}{value}", _FLAG_RULE)
+    if term.field in _FLAG_NAMES and (term.comparator, value) not in _FLAGS:
+        rule = f"it must be one of {term.field}:true, {term.field}:false"
+        raise Invalid("searchQuery", f"{term.field}{term.comparator}{value}", rule)
     if term.field in _INSTANTS:
         value = value.removesuffix("Z")
     elif term.field.endswith("Date"):

@@ -8,7 +8,7 @@ from sqlalchemy import literal, select
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.stored_bills import BODY_END
+from meterlake.stores.state.billing.stored_bills import BODY_END, BillKey
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
@@ -20,6 +20,8 @@ class MonthBill(NamedTuple):
     Attributes:
         content_version: The version at which its content was written; approving changes none.
         is_locked: Whether it is locked, or the lock date closes it.
+        is_outdated: Whether something else is left of its balances and commitments since it was
+            calculated, and it may change.
     """
 
     id: str
@@ -30,28 +32,28 @@ class MonthBill(NamedTuple):
     status: BillStatus
     is_locked: bool
     content_version: int
+    key: BillKey
+    is_outdated: bool
 
 
 def read_month_bills(reader: Reader, month: str) -> list[MonthBill]:
     """The bills of a month such as `2026-10`, by account, bill date and id."""
     columns = (
         *(BILL.c.id, BILL.c.account_id, BILL.c.bill_date, BILL.c.currency, BILL.c.total),
-        *(BILL.c.status, BILL.c.locked, BILL.c.content_version),
+        *(BILL.c.status, BILL.c.locked, BILL.c.content_version, BILL.c.outdated_by),
+        *(BILL.c.frequency, BILL.c.interval, BILL.c.grouping_key),
         member_text(BILL.c.body, literal(BODY_END)).label("ends"),
     )
     query = select(*columns).where(BILL.c.org == reader.org_id, BILL.c.period == month)
     closed = closed_before(reader)
-    found = [
-        MonthBill(
-            row.id,
-            row.account_id,
-            row.bill_date,
-            row.currency,
-            Decimal(row.total),
-            BillStatus(row.status),
-            row.locked or (closed is not None and row.ends <= closed.isoformat()),
-            row.content_version,
+    found = []
+    for row in reader.connection.execute(query):
+        is_locked = row.locked or (closed is not None and row.ends <= closed.isoformat())
+        found.append(
+            MonthBill(
+                *(row.id, row.account_id, row.bill_date, row.currency, Decimal(row.total)),
+                *(BillStatus(row.status), is_locked, row.content_version, BillKey.of_row(row)),
+                is_outdated=row.outdated_by is not None and not is_locked,
+            )
         )
-        for row in reader.connection.execute(query)
-    ]
     return sorted(found, key=lambda each: (each.account_id, each.bill_date, each.id))
