@@ -83,6 +83,13 @@ def test_a_month_that_nobody_billed_has_its_bills_missing(home, capsys):
     assert opened(home) == []
 
 
+def test_no_bill_is_missing_before_the_month_is_over(home):
+    home.clock.time = datetime(2026, 9, 30, 23, 59, tzinfo=UTC)
+    assert opened(home) == []
+    home.clock.time = datetime(2026, 10, 1, tzinfo=UTC)
+    assert [kind for kind, _, _ in opened(home)] == ["MissingBill", "MissingBill"]
+
+
 def test_nothing_of_a_review_is_stored(home):
     before = stored(home)
     opened(home)

@@ -19,7 +19,7 @@ from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict
 from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
-from meterlake.model.values.period import Month, format_instant, zone
+from meterlake.model.values.period import Month, format_instant, local_date, zone
 from meterlake.model.values.plurals import counted
 from meterlake.model.values.sql import quote
 from meterlake.pipeline.billing.calculation.reading import read_bills
@@ -242,7 +242,9 @@ class _BillReview:
                 command=_bill_of(failure.account_code, f"--month {self.month}"),
             )
         if self.settings.review_missing_bills:
-            for bill in found.missing:
+            today = local_date(self.organization.now(), zone(self.settings.timezone))
+            # A bill is not missing as long as people still use what it is for.
+            for bill in (each for each in found.missing if each.bill_date <= today):
                 yield _describe_missing(bill, self.currencies.money(bill.total, bill.currency))
         if self.settings.review_unpriced_usage:
             yield from self._unpriced(found.unpriced)
