@@ -1,6 +1,6 @@
 """Backfills over HTTP: asked for, looked at, and then applied, dropped or reverted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,12 @@ from meterlake.model.work.backfill import Backfill, BackfillStatus, check_backfi
 from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import BackfillAction
-from meterlake.pipeline.backfill.selection import BackfillSelection, resolve_backfill
+from meterlake.pipeline.backfill.priced import total_by_currency, with_difference
+from meterlake.pipeline.backfill.selection import (
+    BackfillSelection,
+    resolve_backfill,
+    source_names,
+)
 from meterlake.pipeline.backfill.staged_effects import changed_measurements
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Organization, Stores
@@ -113,8 +118,8 @@ def _list_backfills(
     organization: Organization, this: Page, status: BackfillStatus | None
 ) -> Document:
     found, token = backfills.list_backfills(organization, this, status)
-    pending = background.pending_steps(organization)
-    return envelope([_document(each, pending.get(each.id)) for each in found], token)
+    pending, names = background.pending_steps(organization), source_names(organization, found)
+    return envelope([_document(each, pending.get(each.id), names) for each in found], token)
 
 
 async def get(call: Call) -> Any:
@@ -138,7 +143,11 @@ async def get_difference(call: Call) -> Any:
     named = {"id": found.id, "mode": found.spec.mode.value, "status": found.status.value}
     if "bills" in shown:
         shown["bills"] = await visible_rows(call, BILL, shown["bills"], "billId")
-    return {**named, "counts": _counts(found), "quantities": [], "bills": [], **shown}
+        shown["bills"] = [with_difference(each) for each in shown["bills"]]
+    # Of the bills that one may see.
+    totals = total_by_currency(shown.get("bills", ()))
+    counts = _counts(found)
+    return {**named, "counts": counts, "quantities": [], "bills": [], "totals": totals, **shown}
 
 
 async def get_measurements(call: Call) -> Any:
@@ -193,12 +202,14 @@ async def drop(call: Call) -> Any:
 
 
 def _backfill_document(stores: Stores, found: Backfill) -> Document:
-    return _document(
-        found, background.pending_steps(stores.organization(found.org_id)).get(found.id)
-    )
+    organization = stores.organization(found.org_id)
+    pending = background.pending_steps(organization).get(found.id)
+    return _document(found, pending, source_names(organization, [found]))
 
 
-def _document(found: Backfill, pending: BackfillAction | None) -> Document:
+def _document(
+    found: Backfill, pending: BackfillAction | None, names: Mapping[str, str]
+) -> Document:
     spec = found.spec
     shown = {
         "id": found.id,
@@ -213,6 +224,7 @@ def _document(found: Backfill, pending: BackfillAction | None) -> Document:
         "meterIds": list(spec.meters) or None,
         "accountIds": list(spec.accounts) or None,
         "source": spec.source,
+        "sourceName": names.get(spec.source or ""),
         "uids": list(spec.uids) or None,
         "files": list(spec.files) or None,
         "counts": _counts(found),

@@ -27,12 +27,24 @@ StatusName = Literal["STAGING", "STAGED", "APPLIED", "DROPPED", "REVERTED", "FAI
 Text = Annotated[str | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative_iterable=(), show_default=False)]
 Paths = Annotated[tuple[Path, ...], Parameter(negative_iterable=(), show_default=False)]
-LISTED: Final = (*("!id", "mode", "status", "reason", "?author", "?created", "?gone", "?came"),)
+LISTED: Final = (
+    *("!id", "mode", "?file", "status", "reason", "?author", "?created", "?gone", "?came"),
+)
 QUANTITIES: Final = (
     *("!account", "!month=period", "aggregation", "was", "becomes", "?meter", "?start"),
     *("?unitsWere=units were", "?unitsBecome=units become"),
 )
-BILLS: Final = ("!account", "!month", "status", "?locked", "?billed", "before", "after")
+BILLS: Final = (
+    "!account",
+    "!month",
+    "status",
+    "?locked",
+    "?billed",
+    "before",
+    "after",
+    "difference",
+)
+TOTALS: Final = ("!currency", "bills", "before", "after", "difference")
 AMOUNTS: Final = (
     *("!account", "!month", "product", "?lineItemType=line type"),
     *("before", "after", "difference"),
@@ -179,7 +191,9 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def rows(id: str, /, *, limit: Limit = _ROWS, options: Options = NO_OPTIONS) -> None:
-    """Show measurements that a staged backfill takes, brings or changes, before and after.
+    """Show the first measurements, by time, that a backfill takes, brings or changes.
+
+    You see them before you apply the backfill and afterwards, and how many of each meter there are.
 
     Example: `meterlake backfill rows october-again`
 
@@ -199,6 +213,9 @@ def rows(id: str, /, *, limit: Limit = _ROWS, options: Options = NO_OPTIONS) -> 
     )
     columns = ("uid", "meter", "account", "?ts=Time", *sides)
     options.output.rows(shown, columns, empty="No measurement changes.")
+    if len(found["meters"]) > 1 and not options.json:
+        counts = (f"{each['meter']} {each['measurements']:,}" for each in found["meters"])
+        options.output.note(f"Of each meter: {', '.join(counts)}.")
     if found["more"] and not options.json:
         options.output.note(f"There are more than these {limit}: --limit shows them.")
 
@@ -276,6 +293,7 @@ def list_(
     from meterlake.model.work.backfill import BackfillStatus
     from meterlake.pipeline import backfill
     from meterlake.pipeline.access.named_people import with_names
+    from meterlake.pipeline.backfill.selection import source_names
 
     spec = None if status is None else BackfillStatus(status)
     with options.open() as organization:
@@ -283,7 +301,9 @@ def list_(
         rows = [each.to_wire() for each in found]
         if not options.json:
             rows = with_names(organization, rows, "author")
-    for row in rows:
+        names = source_names(organization, found)
+    for row, each in zip(rows, found, strict=True):
+        row["file"] = names.get(each.spec.source or "")
         row["gone"] = row["summary"].get("measurementsGone")
         row["came"] = row["summary"].get("measurementsCame")
     options.output.rows(rows, LISTED, empty="No backfills.")
@@ -305,18 +325,23 @@ class _Texts:
 
     amounts: AmountText
     history: list[dict[str, Any]]
+    source: str | None
 
     @classmethod
     def read(cls, organization: "Organization", found: "Backfill") -> Self:
         """The texts of a backfill as they are now."""
         from meterlake.pipeline.access.named_people import with_names
+        from meterlake.pipeline.backfill.selection import source_names
 
         history = [each.to_wire() for each in found.history]
         named = with_names(organization, history, "author")
-        return cls(AmountText.read(organization), named)
+        source = source_names(organization, [found]).get(found.spec.source or "")
+        return cls(AmountText.read(organization), named, source)
 
 
 def _show(found: "Backfill", texts: _Texts, options: Options) -> None:
+    from meterlake.pipeline.backfill.priced import total_by_currency, with_difference
+
     line = found.to_wire()
     if options.json:
         options.output.line(line)
@@ -326,14 +351,20 @@ def _show(found: "Backfill", texts: _Texts, options: Options) -> None:
     if texts.history:
         line["author"] = texts.history[0]["author"]
     shown = {name: value for name, value in line.items() if name != "wanted"}
+    if texts.source is not None:
+        shown["file"] = texts.source
     counts = {name: value for name, value in summary.items() if isinstance(value, int)}
     options.output.record({**shown, **line["wanted"], **counts})
-    bills = summary.get("bills", ())
+    bills = [with_difference(each) for each in summary.get("bills", ())]
     summary["amounts"] = [row for each in bills for row in _amounts(each, texts.amounts)]
+    summary["totals"] = [
+        each | _written(each, each["currency"], texts.amounts) for each in total_by_currency(bills)
+    ]
     summary["bills"] = [each | _written(each, each["currency"], texts.amounts) for each in bills]
     for name, columns, title in (
         ("quantities", QUANTITIES, "Quantities before and after"),
         ("bills", BILLS, "Bills as they would come out before and after"),
+        ("totals", TOTALS, "These bills together"),
         ("amounts", AMOUNTS, "Amounts of these bills that change"),
         ("rejected", ("name=file", "row", "!reason", "?field", "detail"), "Rejected rows"),
     ):

@@ -1,6 +1,7 @@
 """Backfills in the console: staged from a form, looked at, applied, taken back, by whom."""
 
 import re
+from decimal import Decimal
 
 import pytest
 from argon2 import PasswordHasher
@@ -10,11 +11,26 @@ from meterlake.pipeline.backfill.background import BACKFILL_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, a_console
-from tests.homes import HEADER, csv_row
+from tests.homes import HEADER, csv_row, ndjson, wire_row
 from tests.people import allow
 
 BACKFILLS = f"{CONSOLE}/backfills"
 REASON = "sent <b>twice</b>"
+
+
+# Sorted by meter they would come in another order.
+TWO_METERS = (
+    ("egress", "m1", "2026-09-03T00:00:00Z"),
+    ("egress", "m3", "2026-09-05T00:00:00Z"),
+    ("calls", "m2", "2026-09-04T00:00:00Z"),
+)
+
+
+def _row(meter, uid, ts):
+    measured = {"measure": {"gb": 1}}
+    if meter == "calls":
+        measured = {"measure": {"n": 1}, "cost": {"own": 1}, "metadata": {"key": "k"}, "where": {}}
+    return wire_row(uid, account="bolt", ts=ts, meter=meter, **measured)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,6 +44,7 @@ def _quick_passwords():
 def world(tmp_path_factory):
     with a_console(tmp_path_factory.mktemp("console")) as found:
         found.home.ingest("twice.csv", HEADER + csv_row("t1", "10") + csv_row("t2", "5"))
+        found.home.ingest("two-meters.ndjson", ndjson([_row(*each) for each in TWO_METERS]))
         found.join("ada@example.com", allow())
         found.join("reader@example.com", allow("config:retrieve"))
         yield found
@@ -62,6 +79,9 @@ def test_a_file_is_withdrawn_and_comes_back_by_a_person_with_a_name(world):
     [bill] = re.findall(r'<a href="/console/bills/[0-9a-f-]{36}">(\w+)</a>', ada.page.text)
     assert bill == "acme"
     assert "57.5 42.5 GB" in ada.text
+    [sums] = re.findall(r"1 bill in USD (\S+) USD (\S+) USD (\S+) USD", ada.text)
+    before, after, change = map(Decimal, sums)
+    assert after - before == change < 0
     file = ada.client.get(f"{BACKFILLS}/sent-twice?format=csv").text.splitlines()
     assert file[0].endswith("segment,before,after")
     assert sum(each.endswith(",57.5,42.5") for each in file) == 1
@@ -82,6 +102,40 @@ def test_a_file_is_withdrawn_and_comes_back_by_a_person_with_a_name(world):
     assert "Reverted" in ada.text
     for action in ("Stage", "Apply", "Revert"):
         assert f"{action} Ada Lovelace" in ada.text
+
+
+def test_who_decides_sees_the_file_and_the_measurements_of_all_meters_by_time(world):
+    ada = world.browser("ada@example.com")
+    query = "SELECT identity FROM lake.source WHERE name = 'two-meters.ndjson'"
+    [[source]] = world.home.query(query)
+    ada.go(f"{BACKFILLS}/new?mode=retract&source={source}")
+    assert "File: two-meters.ndjson" in ada.text
+    assert "Or measurements" not in ada.text
+    ada.press("start", source=source, reason=REASON, id="two-meters")
+    work(world)
+    ada.go(ada.path)
+    assert "File two-meters.ndjson" in ada.text
+    assert "calls 1 , egress 2" in ada.text
+    in_order = r"m1 bolt egress .* m2 bolt calls .* m3 bolt egress"
+    assert re.search(in_order, ada.text)
+    rows = ada.client.get(f"{ada.path}?format=measurements").text.splitlines()
+    assert [each.split(",")[0] for each in rows[1:]] == ["m1", "m2", "m3"]
+
+    ada.press("apply")
+    work(world)
+    ada.go(ada.path)
+    assert re.search(in_order, ada.text)
+    assert 'href="/console/data-in/late"' in ada.page.text
+    ada.go(f"{CONSOLE}/data-in/late")
+    assert "backfill two-meters: retract of two-meters.ndjson, applied" in ada.text
+    assert f'href="{BACKFILLS}/two-meters"' in ada.page.text
+    ada.go(BACKFILLS)
+    assert "Retract two-meters.ndjson" in ada.text
+    ada.go(f"{BACKFILLS}/two-meters")
+    ada.press("revert")
+    work(world)
+    ada.go(ada.path)
+    assert re.search(in_order, ada.text)
 
 
 def test_files_take_the_place_of_measurements(world):

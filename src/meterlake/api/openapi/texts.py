@@ -764,7 +764,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "GetBackfillMeasurements": (
         "Show the measurements that a backfill changes",
-        "The first 1,000 of a staged one, by time: what goes, what comes, before and after.",
+        (
+            "The first 1,000 by time: what goes, what comes, before and after, and how many of each"
+            " meter. They stay to be seen after the backfill is applied or reverted."
+        ),
     ),
     "ApplyBackfill": ("Apply a backfill", "Makes the change, in one commit. The worker does it."),
     "DropBackfill": ("Drop a backfill", "Throws away what is staged, at once; its history stays."),

@@ -60,6 +60,7 @@ class BackfillResponse(Value):
     meter_ids: _Names | None = None
     account_ids: _Names | None = None
     source: Text | None = None
+    source_name: Text | None = None
     uids: _Names | None = None
     files: _Names | None = None
     counts: dict[str, Integer]
@@ -106,10 +107,18 @@ class BackfillMeasurementChange(Value):
     after: dict[str, Text] | None = None
 
 
+class BackfillMeterCount(Value):
+    """How many measurements of a meter change."""
+
+    meter: Text
+    measurements: Integer
+
+
 class BackfillMeasurementsResponse(Value):
-    """The first 1,000 measurements that a staged backfill changes."""
+    """The first 1,000 measurements that a backfill changes, by time, and how many of each meter."""
 
     id: Text
+    meters: tuple[BackfillMeterCount, ...]
     rows: tuple[BackfillMeasurementChange, ...]
     more: bool
 
@@ -126,6 +135,17 @@ class BackfillBillChange(Value):
     billed: Text
     before: Text | None = None
     after: Text | None = None
+    difference: Text | None = None
+
+
+class BackfillTotal(Value):
+    """What the bills of a currency come to together, before and after; numbers are texts."""
+
+    currency: Text
+    bills: Integer
+    before: Text
+    after: Text
+    difference: Text
 
 
 class BackfillDifferenceResponse(Value):
@@ -138,5 +158,6 @@ class BackfillDifferenceResponse(Value):
     months: _Names | None = None
     quantities: tuple[BackfillQuantityChange, ...]
     bills: tuple[BackfillBillChange, ...]
+    totals: tuple[BackfillTotal, ...]
     files: tuple[dict[str, Any], ...] | None = None
     rejected: tuple[dict[str, Any], ...] | None = None

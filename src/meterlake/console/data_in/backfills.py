@@ -12,7 +12,7 @@ from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.files import csv_file
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import SentFile, Visit, page, page_routes
-from meterlake.model.work.backfill import BackfillStatus
+from meterlake.model.work.backfill import WITH_STAGED_ROWS, BackfillStatus
 
 BACKFILLS: Final = "/console/backfills"
 NEW: Final = f"{BACKFILLS}/new"
@@ -28,12 +28,22 @@ _MODES: Final = {
     "re-derive": "Calculate derived fields again",
     "re-aggregate": "Calculate quantities again",
 }
+
+
+async def _say_files(visit: Visit, rows: list[dict[str, Any]]) -> None:
+    """Beside each backfill, the files that it withdraws or brings."""
+    del visit
+    for each in rows:
+        each["about"] = each.get("sourceName") or ", ".join(each.get("files", ()))
+
+
 _LISTING: Final = Listing(
     "Backfills",
     "/backfills",
     (
         Column("Backfill", "id", link=f"{BACKFILLS}/{{id}}"),
         Column("Kind", "mode", "words"),
+        Column("File", "about"),
         Column("Status", "status", "status"),
         Column("In work", "pending", "words"),
         Column("Reason", "reason"),
@@ -55,6 +65,7 @@ _LISTING: Final = Listing(
         ),
     ),
     create=("New backfill", NEW, "StartBackfill"),
+    complete=_say_files,
 )
 
 
@@ -69,7 +80,12 @@ async def new_backfill(visit: Visit) -> Response:
     mode = visit.query("mode")
     if mode is not None and mode not in _MODES:
         raise ApiRefusalError(404, f"there is no backfill of the kind {mode!r}")
-    return visit.page("backfills/new.html", mode=mode or "retract", modes=_MODES)
+    source, name = visit.query("source"), None
+    if source is not None and visit.may("ListSources"):
+        answer = await visit.api.get("/measurements/sources", source=source)
+        names = {each["identity"]: each["name"] for each in reversed(answer["data"])}
+        name = names.get(source)
+    return visit.page("backfills/new.html", mode=mode or "retract", modes=_MODES, file=name)
 
 
 async def start_backfill(visit: Visit) -> Response:
@@ -108,7 +124,7 @@ async def show_backfill(visit: Visit) -> Response:
     if visit.query("format") == "csv":
         return _quantities_file(id_, difference)
     changed = None
-    if found["status"] == BackfillStatus.STAGED and not found.get("pending"):
+    if found["status"] in WITH_STAGED_ROWS and not found.get("pending"):
         changed = await _measurements(visit, id_)
     if visit.query("format") == "measurements":
         return _measurements_file(id_, changed)
@@ -136,7 +152,7 @@ async def _difference(visit: Visit, id_: str) -> Any:
 
 
 async def _measurements(visit: Visit, id_: str) -> Any:
-    """The measurements that a staged one changes; None if the person may not see them."""
+    """The measurements that it changes or has changed; None if the person may not see them."""
     if not visit.may("GetBackfillMeasurements"):
         return None
     try:

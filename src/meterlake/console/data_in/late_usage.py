@@ -1,5 +1,6 @@
 """The page of late usage: what came after the bills, what became of it, and who decides what."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -7,13 +8,15 @@ from starlette.responses import Response
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page_routes, words
-from meterlake.model.bills.late_usage import LateUsageStatus
+from meterlake.model.bills.late_usage import LateSourceKind, LateUsageStatus
 from meterlake.model.configuration.organization import LateUsagePolicy
 from meterlake.model.values.plurals import counted
 
 LATE: Final = "/console/data-in/late"
 # What no bill has.
 UNBILLED: Final = frozenset({"OPEN", "REPORTED", "FAILED"})
+# Names that people choose for backfills are whole, long ids are not.
+_ID_SHOWN: Final = 12
 _DECISIONS: Final = {
     LateUsageStatus.OPEN: "not decided yet",
     LateUsageStatus.RECALCULATED: "on the bill, which was made again",
@@ -35,7 +38,20 @@ async def _say_decisions(visit: Visit, rows: list[dict[str, Any]]) -> None:
     del visit
     for each in rows:
         each["decision"] = each.get("reason") or _DECISIONS[LateUsageStatus(each["status"])]
-        each["cause"] = ", ".join(dict.fromkeys(source["name"] for source in each["sources"]))
+        brought = {(source["kind"], source["id"]) for source in each["sources"]}
+        # A link leads to one thing.
+        if len(brought) == 1:
+            [(kind, id_)] = brought
+            if kind == LateSourceKind.BACKFILL:
+                each["backfill"] = id_
+        each["cause"] = ", ".join(dict.fromkeys(map(_cause, each["sources"])))
+
+
+def _cause(source: Mapping[str, Any]) -> str:
+    """What people know it by that brought late usage: a file, or a backfill and what it did."""
+    if source["kind"] == LateSourceKind.BACKFILL:
+        return f"backfill {source['id'][:_ID_SHOWN]}: {source['name']}"
+    return str(source["name"])
 
 
 _LISTING: Final = Listing(
@@ -48,7 +64,7 @@ _LISTING: Final = Listing(
         Column("Bill differs by", "difference", "money"),
         Column("Status", "status", "status"),
         Column("Where it is", "decision"),
-        Column("What brought it", "cause"),
+        Column("What brought it", "cause", link="/console/backfills/{backfill}"),
         Column("Found", "dtFound", "instant", sort="dtFound"),
     ),
     empty=("No late usage", "Usage that comes after the bill of a closed period stands here."),

@@ -42,6 +42,14 @@ class BackfillStatus(StrEnum):
     FAILED = "FAILED"
 
 
+# What is staged stays after it was applied, for whoever takes it back or looks at it.
+WITH_STAGED_ROWS: Final = (
+    BackfillStatus.STAGED,
+    BackfillStatus.APPLIED,
+    BackfillStatus.REVERTED,
+)
+
+
 class Action(StrEnum):
     """What was done with a backfill."""
 

@@ -288,9 +288,16 @@ def note_failure(organization: Organization, id: str, author: str, why: str) -> 
 
 @contextmanager
 def open_staged(
-    organization: Organization, id: str
+    organization: Organization,
+    id: str,
+    allowed: Sequence[BackfillStatus] = (BackfillStatus.STAGED,),
 ) -> Iterator[tuple[Backfill, list[MeterChange]]]:
     """A staged backfill and what it changes of measurements, meter by meter; nobody else works on it.
+
+    Args:
+        organization: The organization.
+        id: That of the backfill.
+        allowed: Where it may stand.
 
     Raises:
         NotFound: There is no such backfill.
@@ -300,7 +307,7 @@ def open_staged(
     """
     with lock_backfill(organization, check_backfill_id(id)):
         found = show(organization, id)
-        _refuse_unless(found, (BackfillStatus.STAGED,), "looked at before it is applied")
+        _refuse_unless(found, allowed, "looked at row by row")
         job = BackfillJob(organization, found, found.author)
         copies.require_staged(job)
         with VERBS[found.spec.mode].changes(job) as changes:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 from meterlake.model.bills.bill import Bill
@@ -84,6 +85,33 @@ def affected_bills(
                 "after": _total(after.get(key), own),
                 "amounts": list(_amounts(before.get(key), after.get(key))),
             }
+
+
+def with_difference(bill: Mapping[str, Any]) -> dict[str, Any]:
+    """A touched bill with how much it changes, if it can be made with and without the change."""
+    before, after = bill.get("before"), bill.get("after")
+    if before is None or after is None:
+        return dict(bill)
+    return {**bill, "difference": plain(EXACT.subtract(Decimal(after), Decimal(before)))}
+
+
+def total_by_currency(bills: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What touched bills come to together before and after, by currency, as far as they can be made."""
+    comparable: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for each in map(with_difference, bills):
+        if "difference" in each:
+            comparable[each["currency"]].append(each)
+    return [
+        {
+            "currency": currency,
+            "bills": len(rows),
+            **{
+                name: plain(reduce(EXACT.add, (Decimal(each[name]) for each in rows)))
+                for name in ("before", "after", "difference")
+            },
+        }
+        for currency, rows in sorted(comparable.items())
+    ]
 
 
 def _total(bill: Bill | None, memos: Sequence[MemoLine]) -> str | None:

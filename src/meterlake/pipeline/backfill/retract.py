@@ -29,7 +29,7 @@ from meterlake.stores.lake.backfill.rows import (
     taken_uids,
     uids_of,
 )
-from meterlake.stores.lake.backfill.sources import first_name
+from meterlake.stores.lake.backfill.sources import first_names
 from meterlake.stores.lake.backfill.steps import Next, forget_corrections, note_corrected
 from meterlake.stores.lake.rejected import count_waiting
 from meterlake.stores.lake.withdrawals import (
@@ -87,7 +87,7 @@ def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> Meterla
     if spec.source is not None:
         found = retractions(connection, [spec.source]).values()
         marks = [mark for each in found for mark in each]
-        name = first_name(connection, spec.source)
+        name = first_names(connection, [spec.source]).get(spec.source)
         what = f"all measurements of source {name!r} ({spec.source[:12]})"
         return _again(what, marks) if marks else NotFound("measurement of source", spec.source)
     missing = sorted(set(spec.uids).difference(uids_of(connection, job.folder.gone)))

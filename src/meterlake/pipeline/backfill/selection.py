@@ -14,10 +14,10 @@ from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import Period, midnight, parse_instant, zone
 from meterlake.model.values.plurals import counted
-from meterlake.model.work.backfill import BackfillSpec, Mode
+from meterlake.model.work.backfill import Backfill, BackfillSpec, Mode
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.stores import Organization
-from meterlake.stores.lake.backfill.sources import sources_named
+from meterlake.stores.lake.backfill.sources import first_names, sources_named
 
 _SHOWN_MAX: Final = 5
 K = TypeVar("K", Meter, Account)
@@ -91,6 +91,19 @@ def resolve_backfill(organization: Organization, words: BackfillSelection) -> Ba
         uids=tuple(sorted(set(words.uids))),
         files=tuple(path.name for path in words.files),
     )
+
+
+def source_names(organization: Organization, backfills: Sequence[Backfill]) -> dict[str, str]:
+    """The names of the files or batches that backfills withdraw, by the identities of the sources.
+
+    Raises:
+        Unavailable: The lake failed.
+    """
+    identities = [each.spec.source for each in backfills if each.spec.source is not None]
+    if not identities:
+        return {}
+    with organization.lake.reader() as connection:
+        return first_names(connection, identities)
 
 
 def _source(organization: Organization, text: str) -> str:

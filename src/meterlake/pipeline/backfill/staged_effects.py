@@ -1,4 +1,4 @@
-"""What a staged backfill would do before it is applied: to measurements, row by row, and to bills."""
+"""What a backfill does, before it is applied and afterwards: to measurements, row by row, and to bills."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,6 +12,7 @@ from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.measurements.measurement import field_of
 from meterlake.model.values.money import plain
 from meterlake.model.values.period import Month, aware, format_instant
+from meterlake.model.work.backfill import WITH_STAGED_ROWS
 from meterlake.pipeline.backfill.difference import changed_sources
 from meterlake.pipeline.backfill.impact import affected_months, with_parents
 from meterlake.pipeline.backfill.lifecycle import open_staged
@@ -28,7 +29,7 @@ SHOWN_MAX: Final = 1_000
 def changed_measurements(
     organization: Organization, id: str, limit: int = SHOWN_MAX
 ) -> dict[str, Any]:
-    """The first measurements that a staged backfill changes, as they are and as they would be.
+    """The first measurements that a backfill changes, by time, as they were and as they would be.
 
     Args:
         organization: The organization.
@@ -36,11 +37,12 @@ def changed_measurements(
         limit: The largest number.
 
     Returns:
-        Plain data: `rows`, each with `before`, `after` or both, and whether there are `more`.
+        Plain data: `rows`, each with `before`, `after` or both, whether there are `more`, and how
+        many change of each of the `meters`.
 
     Raises:
         NotFound: There is no such backfill.
-        Conflict: It is not staged, or is out of date.
+        Conflict: Nothing is staged, or it is out of date.
         Busy: Another process works on it.
         Unavailable: A store failed.
     """
@@ -48,19 +50,21 @@ def changed_measurements(
         configuration = reader.configuration()
         meters = {each.id: each.entity.code for each in reader.all(Meter)}
     found: list[dict[str, Any]] = []
+    counts: dict[str, int] = {}
     with (
-        open_staged(organization, id) as (backfill, changes),
+        open_staged(organization, id, WITH_STAGED_ROWS) as (backfill, changes),
         organization.lake.reader() as connection,
         translate_errors(),
     ):
         for change in changes:
-            wanted = limit + 1 - len(found)
-            for uid, account_id, ts, before, after in rows_before_and_after(
-                connection, change, backfill.snapshot, wanted
-            ):
+            meter = meters.get(change.meter_id, change.meter_id)
+            counts[meter], rows = rows_before_and_after(
+                connection, change, backfill.snapshot, limit
+            )
+            for uid, account_id, ts, before, after in rows:
                 row = {
                     "uid": uid,
-                    "meter": meters.get(change.meter_id, change.meter_id),
+                    "meter": meter,
                     "account": account_code(configuration, account_id),
                     "accountId": account_id,
                     "ts": format_instant(aware(ts)),
@@ -68,7 +72,15 @@ def changed_measurements(
                     "after": _fields(after),
                 }
                 found.append({name: value for name, value in row.items() if value is not None})
-    return {"id": id, "rows": found[:limit], "more": len(found) > limit}
+            # The first of all meters: each has given its own first ones.
+            found = sorted(found, key=_place)[:limit]
+    listed = [{"meter": meter, "measurements": count} for meter, count in sorted(counts.items())]
+    more = sum(counts.values()) > len(found)
+    return {"id": id, "meters": listed, "rows": found, "more": more}
+
+
+def _place(row: Mapping[str, Any]) -> tuple[datetime, str]:
+    return datetime.fromisoformat(row["ts"]), row["uid"]
 
 
 def _fields(row: Mapping[str, Any] | None) -> dict[str, str] | None:

@@ -160,8 +160,8 @@ def test_what_a_backfill_takes_away_and_gives_back_is_carried_both_times(home):
     sources = [each.sources[0] for each in reversed(lates(home))]
     assert [each.name for each in sources] == [
         "late.csv",
-        "retract, applied",
-        "retract, reverted",
+        "retract of late.csv, applied",
+        "retract of late.csv, reverted",
     ]
     assert [each.measurements for each in sources] == [1, 1, 1]
     assert sources[1].id == sources[2].id == backfill_id

@@ -33,6 +33,7 @@ from meterlake.pipeline.usage.late import billed_run
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
 from meterlake.stores import Organization
 from meterlake.stores.lake.backfill.rows import retracted_rows, rows_by_account
+from meterlake.stores.lake.backfill.sources import first_names
 from meterlake.stores.lake.backfill.steps import DoneStep, steps_since
 from meterlake.stores.lake.late import Closed, late, late_by_source, source_names
 from meterlake.stores.state import Reader
@@ -178,16 +179,26 @@ class _Search:
         since = min(each.snapshot for each in self.groups)
         steps = steps_since(self.connection, since, self.search.snapshot)
         backfills = Backfills(self.search.organization.state, self.search.organization.id)
-        found = ((step, backfills.find(step.backfill)) for step in steps)
+        found = [(step, backfills.find(step.backfill)) for step in steps]
+        sources = {each.spec.source for _, each in found if each and each.spec.source}
+        names = first_names(self.connection, sorted(sources)) if sources else {}
         return [
-            self._reach(step, backfill.spec, backfill.summary)
+            self._reach(step, backfill.spec, backfill.summary, names)
             for step, backfill in found
             if backfill
         ]
 
-    def _reach(self, step: DoneStep, spec: BackfillSpec, summary: Mapping[str, object]) -> _Reach:
+    def _reach(
+        self,
+        step: DoneStep,
+        spec: BackfillSpec,
+        summary: Mapping[str, object],
+        names: Mapping[str, str],
+    ) -> _Reach:
         done = "applied" if step.action is Action.APPLY else "reverted"
-        name = f"{step.mode.value}, {done}"
+        file = names.get(spec.source or "")
+        what = step.mode.value if file is None else f"{step.mode.value} of {file}"
+        name = f"{what}, {done}"
         if spec.window is not None:
             gone, came = (summary.get(f"measurements{each}", 0) for each in ("Gone", "Came"))
             name += f" ({gone} gone, {came} came)"

@@ -23,6 +23,9 @@ _BEFORE_AND_AFTER: Final = """
         CASE WHEN g.uid IS NOT NULL THEN g END, CASE WHEN c.uid IS NOT NULL THEN c END
     FROM ({gone}) AS g FULL JOIN ({came}) AS c ON g.uid = c.uid
     ORDER BY 3, 1 LIMIT {limit:d}"""
+_COUNT: Final = """
+    SELECT count(*) FROM (SELECT uid FROM ({gone})) AS g
+    FULL JOIN (SELECT uid FROM ({came})) AS c ON g.uid = c.uid"""
 _NO_ROWS: Final = """
     SELECT NULL::VARCHAR AS uid, NULL::VARCHAR AS account_id, NULL::TIMESTAMP AS ts WHERE false"""
 
@@ -93,8 +96,10 @@ def accounts_before(connection: duckdb.DuckDBPyConnection, rows: str, end: datet
 
 def rows_before_and_after(
     connection: duckdb.DuckDBPyConnection, change: MeterChange, snapshot: int, limit: int
-) -> list[tuple[Any, ...]]:
-    """The first measurements that change: uid, account, instant, and the rows before and after.
+) -> tuple[int, list[tuple[Any, ...]]]:
+    """How many measurements of a meter change, and the first ones by time.
+
+    Each has uid, account, instant, and the rows before and after.
 
     Args:
         connection: Of the lake.
@@ -109,4 +114,5 @@ def rows_before_and_after(
     if change.came:
         came = f"SELECT * FROM {change.came}"
     query = _BEFORE_AND_AFTER.format(gone=gone, came=came, limit=limit)
-    return connection.execute(query).fetchall()
+    [[count]] = connection.execute(_COUNT.format(gone=gone, came=came)).fetchall()
+    return int(count), connection.execute(query).fetchall()

@@ -1,5 +1,7 @@
 """Sources as backfills name them: by deliveries, by what people write, by their first name."""
 
+from collections.abc import Sequence
+
 import duckdb
 
 
@@ -22,8 +24,9 @@ def sources_named(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]
     return [row[0] for row in rows]
 
 
-def first_name(connection: duckdb.DuckDBPyConnection, source: str) -> str | None:
-    """The name that a source came with first."""
-    query = "SELECT min_by(name, attempt) FROM lake.source WHERE identity = ?"
-    row = connection.execute(query, [source]).fetchone()
-    return row[0] if row else None
+def first_names(connection: duckdb.DuckDBPyConnection, identities: Sequence[str]) -> dict[str, str]:
+    """The names that sources came with first, by their identities."""
+    query = """
+        SELECT identity, min_by(name, attempt) FROM lake.source
+        WHERE identity IN (SELECT unnest(CAST($identities AS VARCHAR[]))) GROUP BY identity"""
+    return dict(connection.execute(query, {"identities": list(identities)}).fetchall())
