@@ -26,6 +26,12 @@ CODES = ("acme", "bolt")
 _SERVERS = pytest.StashKey[ExitStack]()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What needs the server is long: it takes 12 s of a processor to start."""
+    if "prefect" in getattr(item, "fixturenames", ()):
+        item.add_marker("long")
+
+
 @pytest.fixture(scope="session")
 def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("prefect")

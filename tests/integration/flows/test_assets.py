@@ -14,7 +14,7 @@ from tests.integration.flows.conftest import drop
 from tests.integration.flows.test_flows import usage
 from tests.integration.flows.test_runner import rows, sent
 
-pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def materialized(since: datetime, *keys: str) -> dict[str, Any]:
@@ -44,6 +44,7 @@ def upstream(event: Any) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect")
 def test_a_month_has_its_measurements_quantities_bills_exports_and_file(home: Path) -> None:
     from flows.bill import bill
     from flows.export import export
@@ -81,6 +82,7 @@ def test_a_month_has_its_measurements_quantities_bills_exports_and_file(home: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect")
 def test_what_uploads_and_bill_jobs_make_are_assets_too(home: Path) -> None:
     from flows.bill_due import bill_due
     from flows.bill_job import bill_job

@@ -13,11 +13,11 @@ from meterlake.model.errors import Conflict
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 
-pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture
-def client() -> Iterator[Any]:
+def client(prefect: None) -> Iterator[Any]:  # noqa: ARG001
     """A client of a server that has nothing of ours, neither before nor after."""
     from prefect.client.orchestration import get_client
 

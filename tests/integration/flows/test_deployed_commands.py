@@ -8,8 +8,6 @@ import pytest
 
 from tests.unit.test_deploy import DEPLOY, lines_of
 
-pytestmark = pytest.mark.usefixtures("prefect")
-
 
 def test_variables_are_settings_of_prefect() -> None:
     from prefect.settings import Settings
@@ -25,6 +23,7 @@ def test_variables_are_settings_of_prefect() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", lines_of("prefect"), ids=" ".join)
+@pytest.mark.usefixtures("prefect")
 def test_commands_are_those_of_prefect(line: list[str]) -> None:
     words = [word for word in line if word.islower() and word.isalpha()][:2]
     done = subprocess.run(

@@ -16,7 +16,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
 
-pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 # What a form asks for: without it a deployment cannot run.
 ASKED = {
@@ -128,6 +128,7 @@ def test_what_serve_deploys_is_what_the_file_deploys() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect")
 def test_deploying_all_of_them_gives_each_its_scheduled_runs(tmp_path: Path) -> None:
     """
     With SQLAlchemy 2.1, Prefect 3.8's scheduler never creates a run, while all else works; and

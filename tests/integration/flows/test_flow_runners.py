@@ -26,9 +26,6 @@ from meterlake.stores import open_stores
 from tests.integration.flows.conftest import CODES, drop
 from tests.runners import HEAVY_RUNNERS
 
-pytestmark = pytest.mark.usefixtures("prefect")
-
-
 # The flows whose organizations the runner carries; none of them has parts.
 FLOWS = {
     "check": check,
@@ -54,6 +51,7 @@ def used(home):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", HEAVY_RUNNERS)
+@pytest.mark.usefixtures("prefect")
 def test_organizations_come_to_the_same_with_any_runner(used, runner):
     expected = aggregate(home=used, month="2026-10")
     found = aggregate(home=used, month="2026-10", runner=runner)
@@ -65,6 +63,7 @@ def test_organizations_come_to_the_same_with_any_runner(used, runner):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flow", FLOWS.values(), ids=FLOWS)
+@pytest.mark.usefixtures("prefect")
 def test_flows_over_organizations_have_the_runner(used, flow):
     """What a runner makes of them is tried with one flow above."""
     found = flow(home=used, runner="threads")
@@ -74,6 +73,7 @@ def test_flows_over_organizations_have_the_runner(used, flow):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect")
 def test_processes_ingest_what_threads_do(home):
     for code in CODES:
         drop(home, code, "a.csv", "egress,acme,u1,2026-10-03T10:00:00Z,5,eu")
@@ -85,6 +85,7 @@ def test_processes_ingest_what_threads_do(home):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("prefect")
 def test_a_single_organization_without_parts_is_worked_on_as_without_a_runner(used):
     [row] = check(home=used, org=("acme",), runner="processes")
     assert (row["organization"], row["measurements"]) == ("acme", 1)
@@ -102,17 +103,20 @@ def test_the_steps_of_a_closing_have_its_runner(used):
     assert before.settings.runner is None
 
 
+@pytest.mark.usefixtures("prefect")
 def test_a_closing_refuses_a_runner_that_is_none(used):
     with pytest.raises(ParameterTypeError, match="did you mean dask"):
         close_month(home=used, org="acme", month="2026-10", runner="dusk")
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("prefect")
 def test_a_single_organization_carries_its_parts_by_the_runner(used):
     [row] = bill(home=used, org=("acme",), month="2026-10", runner="threads")
     assert row["organization"] == "acme"
 
 
+@pytest.mark.usefixtures("prefect")
 def test_a_runner_that_is_none_is_refused_before_a_run_is_made(used):
     with pytest.raises(ParameterTypeError, match="did you mean processes"):
         aggregate(home=used, month="2026-10", runner="proceses")

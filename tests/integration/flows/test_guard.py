@@ -213,7 +213,6 @@ def test_nobody_else_uses_the_server_that_prefect_starts_by_itself() -> None:
         assert client.read_deployments() is not None
 
 
-@pytest.mark.usefixtures("prefect")
 def test_prefect_reads_the_settings_that_protect_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.model.errors import Busy, Invalid, NotFound, Unavailable
 
-pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def tried(error: Exception, failures: int) -> tuple[int, bool]:
@@ -31,10 +31,12 @@ def tried(error: Exception, failures: int) -> tuple[int, bool]:
     return len(tries), state.is_completed()
 
 
+@pytest.mark.usefixtures("prefect")
 def test_unavailable_is_tried_again_until_it_works() -> None:
     assert tried(Unavailable("lake", "gone"), failures=2) == (3, True)
 
 
+@pytest.mark.usefixtures("prefect")
 def test_unavailable_is_given_up_after_the_last_delay() -> None:
     from flows.retrying import DELAYS_S
 
@@ -46,6 +48,7 @@ def test_unavailable_is_given_up_after_the_last_delay() -> None:
     [Invalid("month", "x", "no"), NotFound("lake", "x"), Busy("a", "b"), ZeroDivisionError("bug")],
     ids=lambda error: type(error).__name__,
 )
+@pytest.mark.usefixtures("prefect")
 def test_nothing_else_is_tried_again(error: Exception) -> None:
     assert tried(error, failures=1) == (1, False)
 

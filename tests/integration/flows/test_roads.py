@@ -9,7 +9,7 @@ from meterlake.cli.app import build
 from meterlake.pipeline.closing.close_month import ClosingStep
 from tests.integration.flows.test_deployments import DEPLOYMENTS, ROOT, kind
 
-pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 class Road(NamedTuple):
@@ -82,6 +82,7 @@ def test_the_table_of_the_manual_says_so(road: Road) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("prefect")
 def test_a_backfill_runs_by_a_schedule_that_somebody_adds() -> None:
     runs = asyncio.run(_schedule_backfill({"mode": "re-aggregate", "month": "last"}))
 

@@ -6,8 +6,6 @@ import pytest
 
 from flows.server import server_environment
 
-pytestmark = pytest.mark.usefixtures("prefect")
-
 
 def test_states_of_tasks_are_written_many_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
