@@ -12,11 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.approval_check import check_approval
-from meterlake.console.bills.bills import file_of
 from meterlake.console.bills.documents import AT_ONCE_MAX, begin_documents
 from meterlake.console.bills.recalculation import CALCULATED_MAX
 from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
+from meterlake.console.shell.files import file_of
 from meterlake.console.shell.page import Visit, page, percent
 from meterlake.console.waiting import find_waiting
 from meterlake.model.values.money import ZERO, exact

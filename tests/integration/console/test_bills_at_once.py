@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 from decimal import Decimal
+from html import unescape
 
 import pytest
 from argon2 import PasswordHasher
@@ -66,6 +67,32 @@ def test_the_list_is_sorted_narrowed_added_up_and_downloaded(finance):
     ]
 
 
+def test_a_value_that_is_refused_stands_beside_its_field_above_the_list(finance):
+    finance.go(f"{CONSOLE}/bills?month={MONTH}&above=1,500&below=x&customer=acme")
+
+    assert finance.page.status_code == 400
+    assert codes(finance) == ["acme"]
+    for name, typed in (("above", "1,500"), ("below", "x"), ("customer", "acme")):
+        assert re.search(rf'<input name="{name}" type="\w+" value="{typed}"', finance.page.text)
+    assert "Total from: '1,500' is not allowed: it may mean" in finance.text
+    assert finance.text.count("The list below goes without this filter.") == 2
+    # What leads on goes without what was refused.
+    for address in re.findall(r'href="(/console/bills[^"]*format=csv[^"]*)"', finance.page.text):
+        finance.go(unescape(address))
+        assert finance.page.status_code == 200
+        assert "acme" in finance.page.text
+        assert "bolt" not in finance.page.text
+
+
+def test_the_list_has_an_order_that_one_sees(finance):
+    finance.go(f"{CONSOLE}/bills")
+
+    assert codes(finance) == sorted(codes(finance))
+    assert re.search(
+        r'aria-sort="ascending"><a href="[^"]*order=DESC[^"]*">Customer<', finance.page.text
+    )
+
+
 def test_bills_are_narrowed_by_amount_and_currency(finance):
     lists = f"{CONSOLE}/bills?month={MONTH}"
     amounts = sorted(re.findall(r">([\d.]+)</data>", finance.go(lists) and finance.page.text))
@@ -88,15 +115,22 @@ def test_each_file_says_in_its_name_what_it_is_and_of_which_month(finance):
     lists = f"{CONSOLE}/bills?format=csv"
     names = {
         f"{lists}&month={MONTH}": f"bills_{MONTH}.csv",
-        lists: "bills.csv",
         f"{month}xero": f"xero_{MONTH}.csv",
         f"{month}standard": f"bill-lines_{MONTH}.csv",
+        f"{lists}&month={MONTH}&customer=ac": f"bills_{MONTH}_ac.csv",
         f"{month}zip": f"bills_{MONTH}.zip",
         f"{CONSOLE}/revenue?month={MONTH}&format=csv&table=product": f"revenue-product_{MONTH}.csv",
     }
     for address, name in names.items():
         finance.go(address)
         assert finance.page.headers["content-disposition"] == f'attachment; filename="{name}"'
+    for address, name in {
+        lists: "bills",
+        f"{CONSOLE}/customers?format=csv&called=a": "customers_a",
+    }.items():
+        finance.go(address)
+        told = finance.page.headers["content-disposition"]
+        assert re.fullmatch(rf'attachment; filename="{name}_\d{{4}}-\d\d-\d\d\.csv"', told)
 
 
 def test_all_bills_of_a_list_are_approved_and_taken_back(finance):
@@ -138,7 +172,15 @@ def test_documents_of_chosen_bills_come_as_one_file(finance):
     finance.go(f"{SELECTION}?month={MONTH}")
     ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:1]
     finance.send({"action": "look", "bill": ids})
-    finance.press("zip")
+    told = finance.press("zip")
+    assert "Documents of 1 bill The ZIP is being made. Your browser saves it" in told
+    # The browser goes on by itself, and no button is left that makes the file once more.
+    target = unescape(
+        re.search(r'http-equiv="refresh" content="0;url=([^"]*)"', finance.page.text)[1]
+    )
+    finance.go(target)
+    name = finance.page.headers["content-disposition"]
+    assert name == f"attachment; filename*=UTF-8''bills_{MONTH}.zip"
     with zipfile.ZipFile(io.BytesIO(finance.page.content)) as found:
         assert len(found.namelist()) == 1
 

@@ -12,7 +12,6 @@ from starlette.routing import Route
 from meterlake.console.bills.approval_check import check_approval
 from meterlake.console.bills.bills import (
     BILLS,
-    file_of,
     name_customers,
     search_of_ids,
 )
@@ -20,6 +19,7 @@ from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.bills.recalculation import check_recalculation, recalculate
 from meterlake.console.bills.timeline import acts_of_bill
 from meterlake.console.shell.api import ApiRefusalError, rows_of
+from meterlake.console.shell.files import file_of
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.values.money import ZERO, exact
 

@@ -2,33 +2,31 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Final
 
-from httpx import Response as Answer
 from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.approval_check import check_approval, message_in_words
 from meterlake.console.bills.confirmation import ask_first
-from meterlake.console.bills.documents import begin_documents, is_at_once
+from meterlake.console.bills.documents import begin_documents, is_at_once, show_few
 from meterlake.console.bills.recalculation import (
     CALCULATED_MAX,
     check_recalculation,
     recalculate,
 )
-from meterlake.console.shell.api import ApiRefusalError, file_headers, rows_of
-from meterlake.console.shell.files import saved_as
+from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import (
-    PAGE,
     SIGNS,
     Column,
     ListFilter,
     Listing,
     refuse_others,
     show_list,
+    shown_rows,
 )
 from meterlake.console.shell.numbers import needed_number
 from meterlake.console.shell.page import Visit, page
@@ -54,15 +52,8 @@ class BillListing(Listing):
 
     def parameters(self, visit: Visit) -> dict[str, Any]:
         """What the person chose, as a search."""
-        order = self.order(visit) or _order(visit)
+        order = self.order(visit)
         return {"searchQuery": search_of(visit), **order, "excludeLineItems": True}
-
-
-def _order(visit: Visit) -> dict[str, str]:
-    """The bills of a month by customer, and of all months the newest first."""
-    if visit.query("month") is not None:
-        return {"sortBy": "accountCode", "sortOrder": "ASC"}
-    return {"sortBy": "billDate", "sortOrder": "DESC"}
 
 
 async def name_customers(visit: Visit, bills: Sequence[dict[str, Any]]) -> None:
@@ -98,9 +89,9 @@ def search_of(visit: Visit) -> str:
         terms.append(f"{field}{SIGNS.sub(' ', customer)}")
     if (currency := visit.query("currency")) is not None:
         terms.append(f"currency:{SIGNS.sub(' ', currency).strip().upper()}")
-    for name, sign in (("above", ">="), ("below", "<=")):
+    for name, label, sign in (("above", "Total from", ">="), ("below", "Total up to", "<=")):
         if (amount := visit.query(name)) is not None:
-            terms.append(f"billTotal{sign}{needed_number('Total', amount, visit.decimal):f}")
+            terms.append(f"billTotal{sign}{needed_number(label, amount, visit.decimal):f}")
     return "$".join(terms)
 
 
@@ -139,6 +130,7 @@ _LISTING: Final = BillListing(
         ListFilter("below", "Total up to"),
     ),
     complete=_complete,
+    sort="accountCode",
 )
 
 
@@ -146,7 +138,7 @@ async def list_bills(visit: Visit) -> Response:
     """One page of bills with the total of all of them, or the file with all."""
     if visit.query("format") == "csv":
         return await show_list(visit, _LISTING)
-    rows, later = await _LISTING.page(visit, PAGE, visit.query("page"))
+    rows, later = await shown_rows(visit, _LISTING)
     totals = await visit.api.find("/bills/totals", searchQuery=search_of(visit))
     await visit.people()
     return visit.page(
@@ -245,17 +237,17 @@ async def change_selection(visit: Visit) -> Response:
         case "look":
             return await show_selection(visit)
         case "pdf" | "zip" as format_:
-            return await _documents(visit, {"billIds": ids, "format": format_})
+            return await _documents(visit, ids, format_)
         case "recalculate":
             return await recalculate(visit, ids, _back(visit))
         case action:
             return await _change_or_ask(visit, action, ids)
 
 
-async def _documents(visit: Visit, body: Mapping[str, Any]) -> Response:
-    if not is_at_once(visit, body["billIds"]):
-        return await begin_documents(visit, body)
-    return file_of(await visit.api.fetch_made("/bills/download/documents", body))
+async def _documents(visit: Visit, ids: Sequence[str], format: str) -> Response:
+    if is_at_once(visit, ids):
+        return show_few(visit, ids, format)
+    return await begin_documents(visit, {"billIds": ids, "format": format})
 
 
 async def _change_or_ask(visit: Visit, action: str, ids: Sequence[str]) -> Response:
@@ -312,14 +304,6 @@ async def _each(visit: Visit, ids: Sequence[str], verb: str, body: Any) -> None:
         except ApiRefusalError as refusal:
             reason = f"{number} of {len(ids)} are done; then: {refusal.reason}"
             raise ApiRefusalError(refusal.status, reason) from None
-
-
-def file_of(answer: Answer, name: str = "") -> Response:
-    """A file of the API as the answer of a page, under its own name or another one."""
-    headers = {**file_headers(answer), "Cache-Control": "no-store"}
-    if name:
-        headers["content-disposition"] = saved_as(name)["Content-Disposition"]
-    return Response(answer.content, headers=headers)
 
 
 ROUTES: Final = (

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from httpx import Response as Answer
 from starlette.responses import Response
 
+from meterlake.console.shell.api import file_headers
 from meterlake.stages.export.column_kinds import MARK, STARTS
 
 
@@ -19,6 +21,14 @@ def saved_as(name: str) -> dict[str, str]:
         "Cache-Control": "no-store",
         "Content-Disposition": f'attachment; filename="{safe}"',
     }
+
+
+def file_of(answer: Answer, name: str = "") -> Response:
+    """A file of the API as the answer of a page, under its own name or another one."""
+    headers = {**file_headers(answer), "Cache-Control": "no-store"}
+    if name:
+        headers["content-disposition"] = saved_as(name)["Content-Disposition"]
+    return Response(answer.content, headers=headers)
 
 
 def csv_file(name: str, rows: Sequence[Sequence[Any]]) -> Response:

@@ -18,16 +18,21 @@ from starlette.responses import Response, StreamingResponse
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.files import csv_text, saved_as
-from meterlake.console.shell.page import Visit, is_instant, words
+from meterlake.console.shell.page import Visit, is_instant, refusal_of, words
 from meterlake.console.shell.people import author_name
 from meterlake.console.shell.session import api_of
+from meterlake.model.errors import MeterlakeError
+from meterlake.model.values.ids import is_id
 
 PAGE: Final = 50
 _ORDERS: Final = ("ASC", "DESC")
+_INVALID: Final = 400
 _ID: Final = re.compile(r"(^i|I)d(entity)?$")
 # What means something in the terms of a search, or ends one.
 SIGNS: Final = re.compile(r"[~:<>$&|]")
 _DOWNLOAD_PAGE: Final = 100
+# Of a filter in the name of a file.
+_NAME_MAX: Final = 40
 
 # `starts` and `ends` are instants, shown as the first and the last day if they are midnights.
 Days = Literal["day", "instant", "starts", "ends"]
@@ -156,6 +161,7 @@ class Listing:
         create: A label and an address for something new, and the operation that this takes.
         complete: Adds to the rows what the API's list has not.
         links: Labels and addresses of pages that belong to it.
+        sort: The field by which it is sorted if nobody chose another.
     """
 
     title: str
@@ -168,6 +174,7 @@ class Listing:
     create: tuple[str, str, str] | None = None
     complete: Completion | None = None
     links: tuple[tuple[str, str], ...] = ()
+    sort: str | None = None
 
     def parameters(self, visit: Visit) -> dict[str, Any]:
         """What the person chose, as parameters of the API.
@@ -180,13 +187,17 @@ class Listing:
             found |= each.parameters(visit)
         return found | self.order(visit)
 
+    def sorted_by(self, visit: Visit) -> tuple[str | None, str]:
+        """The field that the person chose as order and its direction; None for that of the API."""
+        return visit.query("sort") or self.sort, visit.query("order") or "ASC"
+
     def order(self, visit: Visit) -> dict[str, str]:
-        """The order that the person chose; nothing for that of the API.
+        """The order that the list has; nothing for that of the API.
 
         Raises:
             ApiRefusalError: No column sorts by that, or there is no such direction.
         """
-        sort, order = visit.query("sort"), visit.query("order") or "ASC"
+        sort, order = self.sorted_by(visit)
         if sort is None:
             return {}
         refuse_others("sort", sort, [each.sort for each in self.columns if each.sort])
@@ -225,20 +236,46 @@ def start_of_day(visit: Visit, day: str) -> str:
     return datetime.combine(found, time.min, ZoneInfo(visit.session.zone)).isoformat()
 
 
+async def shown_rows(visit: Visit, listing: Listing) -> tuple[list[dict[str, Any]], str | None]:
+    """The page of rows that the address asks for, without filters whose values are refused.
+
+    The page has its form then, with what was typed and why that narrows nothing.
+
+    Raises:
+        ApiRefusalError: It is refused, and no filter is the reason.
+    """
+    while True:
+        try:
+            return await listing.page(visit, PAGE, visit.query("page"))
+        except (MeterlakeError, ApiRefusalError, OverflowError) as error:
+            refusal = refusal_of(error)
+            chosen = [each for each in listing.filters if visit.query(each.name)]
+            if refusal.status != _INVALID or not chosen:
+                raise
+            named = (each for each in chosen if refusal.reason.startswith((each.name, each.label)))
+            visit.refused[next(named, chosen[0]).name] = refusal.reason
+
+
 async def show_list(
     visit: Visit, listing: Listing, template: str = "list.html", **values: Any
 ) -> Response:
     """A page of a list, or with `format=csv` the file with all of it."""
     if visit.query("format") == "csv":
-        month = visit.query("month")
-        name = visit.request.url.path.rpartition("/")[2]
-        headers = saved_as(f"{name}_{month}.csv" if month else f"{name}.csv")
+        headers = saved_as(_file_name(visit, listing))
         lines = _lines(visit, listing)
         # The first page is asked for before the answer begins: what is refused is refused.
         first = await anext(lines)
         return StreamingResponse(_after(first, lines), headers=headers, media_type="text/csv")
-    rows, later = await listing.page(visit, PAGE, visit.query("page"))
+    rows, later = await shown_rows(visit, listing)
     return visit.page(template, listing=listing, rows=rows, later=later, **values)
+
+
+def _file_name(visit: Visit, listing: Listing) -> str:
+    """What a list is of, what narrows it, and its month, or else the day on which it was made."""
+    chosen = [visit.query(each.name) or "" for each in listing.filters]
+    narrowed = [each[:_NAME_MAX] for each in chosen if each and not is_id(each)]
+    day = [] if visit.query("month") else [f"{visit.today}"]
+    return "_".join([visit.request.url.path.rpartition("/")[2], *narrowed, *day]) + ".csv"
 
 
 async def _lines(visit: Visit, listing: Listing) -> AsyncIterator[str]:

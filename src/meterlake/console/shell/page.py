@@ -55,6 +55,8 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+_OK: Final = 200
+_INVALID: Final = 400
 _UNAUTHORIZED: Final = 401
 _FAILED: Final = 500
 _log: Final = logging.getLogger("meterlake.console")
@@ -81,6 +83,8 @@ class Visit:
         has_acted: Whether the form has done something: it does not do that again.
         led: Where that led to, and what was said of it; None if its answer is a page.
         has_ended: Whether a part that asks by itself is told that nothing runs any more.
+        refused: Why parameters of the address were refused, by their names: the page goes without
+            them, and says it beside their fields.
     """
 
     request: Request
@@ -94,11 +98,16 @@ class Visit:
     has_acted: bool = False
     led: tuple[str, str] | None = None
     has_ended: bool = False
+    refused: dict[str, str] = field(default_factory=dict)
     _people: dict[str, str] | None = None
 
     def query(self, name: str) -> str | None:
-        """A parameter of the address; None if it is absent or empty."""
-        return self.request.query_params.get(name) or None
+        """A parameter of the address; None if it is absent, empty or refused."""
+        return None if name in self.refused else self.filtered_by(name) or None
+
+    def filtered_by(self, name: str) -> str:
+        """What a field of a filter shows: also what was refused."""
+        return str(self.request.query_params.get(name, ""))
 
     def field(self, name: str) -> str:
         """A field of the form; empty if it is absent."""
@@ -116,7 +125,7 @@ class Visit:
 
     def is_filtered(self, listing: Any) -> bool:
         """Whether the address narrows a list."""
-        return any(self.query(each.name) for each in listing.filters)
+        return any(self.filtered_by(each.name) for each in listing.filters)
 
     def shown_all(self, listing: Any) -> str:
         """The address of a list without its filters, in the same order."""
@@ -188,11 +197,11 @@ class Visit:
         """Today in the organization's time zone."""
         return self.now.astimezone(ZoneInfo(self.session.zone)).date()
 
-    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+    def page(self, template: str, status: int | None = None, **values: Any) -> Response:
         """A page of the console."""
         answer = _rendered(
             template,
-            status,
+            status or (_INVALID if self.refused else _OK),
             visit=self,
             session=self.session,
             path=self.request.url.path,
@@ -224,7 +233,8 @@ class Visit:
 
     def link(self, **changes: Any) -> str:
         """The address of this page with other parameters; None takes one away."""
-        query = {**dict(self.request.query_params), **changes}
+        sent = dict(self.request.query_params).items()
+        query = {name: value for name, value in sent if name not in self.refused} | changes
         kept = {name: value for name, value in query.items() if value not in {None, ""}}
         return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
 
@@ -254,7 +264,7 @@ def page(
             try:
                 return await _answered(function, visit, needs)
             except (MeterlakeError, ApiRefusalError, OverflowError) as error:
-                return await _refused(visit, _refusal(error), back)
+                return await _refused(visit, refusal_of(error), back)
             except Exception as error:  # noqa: BLE001 - whatever it is, the person gets a page
                 _log.error("the page of request %s failed", visit.request_id, exc_info=error)
                 return await _refused(visit, ApiRefusalError(_FAILED, "The server failed."), None)
@@ -296,7 +306,8 @@ async def _refused(visit: Visit, refusal: ApiRefusalError, back: PageFunction | 
     return visit.page("refused.html", refusal.status, refusal=refusal)
 
 
-def _refusal(error: MeterlakeError | ApiRefusalError | OverflowError) -> ApiRefusalError:
+def refusal_of(error: MeterlakeError | ApiRefusalError | OverflowError) -> ApiRefusalError:
+    """An error as people read it."""
     if isinstance(error, ApiRefusalError):
         return error
     if isinstance(error, OverflowError):  # What sums of days and instants end with.

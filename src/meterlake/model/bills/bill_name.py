@@ -1,6 +1,7 @@
 """What people and files call a bill: its customer, its time and its number, never an id alone."""
 
 import re
+from collections.abc import Iterable
 from datetime import date
 from typing import Final
 
@@ -40,3 +41,15 @@ def bill_file_name(account_code: str, last_day: date, number: str | None) -> str
     """
     parts = [account_code, f"{last_day:%Y-%m}", *([number] if number else [])]
     return "_".join(_NOT_OF_NAMES.sub("-", each).strip("-.") or "-" for each in parts)
+
+
+def bundle_file_name(last_days: Iterable[date], ending: str) -> str:
+    """The name of a file of several bills: their month, or the first and the last one.
+
+    >>> bundle_file_name([date(2026, 10, 31)], "zip")
+    'bills_2026-10.zip'
+    >>> bundle_file_name([date(2026, 10, 31), date(2026, 8, 31)], "pdf")
+    'bills_2026-08_2026-10.pdf'
+    """
+    months = sorted({f"{each:%Y-%m}" for each in last_days})
+    return "_".join(["bills", *months[:1], *months[1:][-1:]]) + f".{ending}"

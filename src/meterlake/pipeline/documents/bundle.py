@@ -4,10 +4,12 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from importlib.util import find_spec
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from meterlake.model.bills.bill_name import bundle_file_name
 from meterlake.model.bills.document import AppendixDetail, BundleFormat, DocumentFormat
 from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.values.period import Month
@@ -19,13 +21,16 @@ from meterlake.pipeline.documents.render import (
     make_documents,
 )
 from meterlake.stores import Organization
+from meterlake.stores.state.billing.bills.lists import BillFilters, bills_by_date
 from meterlake.stores.state.billing.bills.month import read_month_bills
 from meterlake.stores.state.core.account_names import by_id
+from meterlake.stores.state.core.reader import Reader
 
 # Who waits for an answer waits for a second or so for each document.
 BILLS_MAX: Final = 200
 # Archives say when a file was made: the same bills give the same bytes.
 _NO_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_ONE_DAY: Final = timedelta(days=1)
 _READABLE: Final = 0o644 << 16
 MEDIA_TYPES: Final = {BundleFormat.PDF: "application/pdf", BundleFormat.ZIP: "application/zip"}
 
@@ -61,6 +66,13 @@ def check_count(ids: Sequence[str]) -> None:
         raise Invalid("billIds", counted(len(ids), "bill"), rule)
 
 
+def bundle_name(reader: Reader, ids: Sequence[str], format: BundleFormat) -> str:
+    """The name of a file of bills, which says of which months they are."""
+    found = bills_by_date(reader, BillFilters(ids=tuple(ids)), len(ids))
+    ends = (date.fromisoformat(each.content.body["endDate"]) for each in found)
+    return bundle_file_name((each - _ONE_DAY for each in ends), format)
+
+
 def make_bundle(
     organization: Organization,
     ids: Sequence[str],
@@ -87,10 +99,12 @@ def make_bundle(
     if format is BundleFormat.PDF and find_spec("pypdf") is None:
         raise NotAvailable("one PDF", f"what joins PDFs is not installed; install it: {EXTRA}")
     wanted = list(dict.fromkeys(ids))
+    with organization.reading() as reader:
+        name = bundle_name(reader, wanted, format)
     made = make_documents(organization, wanted, DocumentFormat.PDF, detail, options)
     write = _join if format is BundleFormat.PDF else _archive
     data = write(_counted(_named_apart(made), tell))
-    return RenderedDocument(f"bills.{format}", MEDIA_TYPES[format], data)
+    return RenderedDocument(name, MEDIA_TYPES[format], data)
 
 
 def _named_apart(documents: Iterable[RenderedDocument]) -> Iterator[RenderedDocument]:

@@ -10,7 +10,7 @@ from meterlake.model.errors import Invalid, TooManyJobs
 from meterlake.model.values.plurals import counted
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.documents.bundle import MEDIA_TYPES, make_bundle
+from meterlake.pipeline.documents.bundle import MEDIA_TYPES, bundle_name, make_bundle
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Organization
@@ -32,6 +32,7 @@ _OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 _TIME: Final = "%Y%m%dT%H%M%S"
 _DONE: Final = "done"
 _KEY: Final = "key"
+_NAME: Final = "name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,12 @@ def submit_documents(
             id=transaction.new_id(),
             org_id=organization.id,
             kind=KIND,
-            parameters={"billIds": ids, "format": format.value, "usage": detail.value},
+            parameters={
+                "billIds": ids,
+                "format": format.value,
+                "usage": detail.value,
+                _NAME: bundle_name(transaction, ids, format),
+            },
             created=transaction.now,
             author=author,
         )
@@ -109,7 +115,9 @@ def _view(organization: Organization, job: Job) -> DocumentsJobView:
         "dtCreated": job.created,
         "dtExpires": expires,
     }
-    file = Download(job.result[_KEY], f"bills.{format_}", MEDIA_TYPES[format_]) if is_kept else None
+    # A job of a former version has no name.
+    name = job.parameters.get(_NAME, f"bills.{format_}")
+    file = Download(job.result[_KEY], name, MEDIA_TYPES[format_]) if is_kept else None
     shown = {name: value for name, value in found.items() if value is not None}
     return DocumentsJobView(shown, ids, file)
 
