@@ -219,7 +219,7 @@ def _chart(
             parts = (("Approved", each["approvedAmount"]), ("Draft", each["draftAmount"]))
         for name, value in parts:
             groups.setdefault(name, [None] * len(names))[index] = Decimal(value)
-    labels = [month_name(each, locale_of(visit.request)) for each in names]
+    labels = [month_name(each) for each in names]
     title = f"Revenue by month in {unit}"
     return bar_chart(title, labels, groups, locale_of(visit.request), unit)
 

@@ -14,13 +14,13 @@ from typing import Any, Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from babel.dates import format_datetime
 from babel.numbers import format_decimal
 from markupsafe import Markup
 from starlette.responses import Response
 
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.charts import GROUPS, bar_chart
+from meterlake.console.shell.dates import in_words
 from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.named_customers import customer_named
 from meterlake.console.shell.page import Visit, locale_of, page_routes, words
@@ -364,9 +364,7 @@ def _chart(visit: Visit, rows: Sequence[Mapping[str, Any]], question: UsageQuest
     if question.field is None or not rows:
         return Markup("")
     value = _value_of(rows[0], question)
-    unit = (
-        "" if question.function in _OF_TEXTS else str(question.field.get("unit") or "").strip("{}")
-    )
+    unit = "" if question.function in _OF_TEXTS else str(question.field.get("unit") or "")
     title = f"{words(question.function)} of {question.field['name']}"
     names = [name for name in rows[0] if name not in {"meterId", "meter", "accountId", value}]
     at = question.by.lower()
@@ -381,10 +379,7 @@ def _chart(visit: Visit, rows: Sequence[Mapping[str, Any]], question: UsageQuest
     for row in rows:
         series.setdefault(_label(row, names), [None] * len(times))[place[str(row[at])]] = row[value]
     pattern = _LABELS.get(question.by, "d MMM")
-    shown = [
-        format_datetime(datetime.fromisoformat(each), pattern, tzinfo=zone, locale=locale)
-        for each in times
-    ]
+    shown = [in_words(datetime.fromisoformat(each).astimezone(zone), pattern) for each in times]
     groups = _largest(series, question.function)
     chart = bar_chart(title, shown, groups, locale, unit)
     if len(times) < _ZOOMED_MIN or not chart:

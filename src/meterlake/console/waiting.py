@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from meterlake.console.shell.api import rows_of
 from meterlake.console.shell.lists import start_of_day
-from meterlake.console.shell.page import Visit, locale_of, month_name
+from meterlake.console.shell.page import Visit, month_name
 from meterlake.model.values.period import Month
 from meterlake.model.values.plurals import counted
 
@@ -40,7 +40,7 @@ async def find_waiting(
         _count(visit, "ApproveChangeProposal", "/changeproposals", status="PROPOSED"),
         _count(visit, "ApplyChangeProposal", "/changeproposals", status="APPROVED"),
     )
-    name = month_name(month, locale_of(visit.request))
+    name = month_name(month)
     found = []
     if closing.get("review") and visit.may("ApproveClosing"):
         found.append(Waiting(f"{name} to review", "#closing"))

@@ -91,7 +91,7 @@ def test_a_line_opens_to_its_days_its_sql_and_its_measurements(finance):
     assert "<pre><code>SELECT sum(m.&#34;measure.gb&#34;)" in finance.page.text
     assert re.search(r"\d+\.csv \d+ ", finance.text)
     assert "How the amount follows" in finance.text
-    assert "Round to the nearest, to 2 places" in finance.text
+    assert "Rounded to the nearest, to 2 places" in finance.text
     place = finance.path
     finance.go(link(finance, "All measurements of this line (JSON)"))
     uids = [each["uid"] for each in finance.page.json()["data"]]

@@ -30,7 +30,7 @@ def test_every_value_is_a_bar_within_the_drawing(pairs):
     found = bars(bar_chart("Usage", labels, groups, ENGLISH))
 
     said = [
-        f"{label}, {name}: {value:f}"
+        f"{label}, {name}: {value:,f}"
         for name, values in groups.items()
         for label, value in zip(labels, values, strict=True)
         if value

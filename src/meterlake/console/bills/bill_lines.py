@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from babel.dates import format_date
+from babel import Locale
 from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,8 +14,9 @@ from starlette.routing import Route
 from meterlake.console.bills.bills import BILLS
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.charts import bar_chart
+from meterlake.console.shell.dates import in_words
 from meterlake.console.shell.numbers import needed_number
-from meterlake.console.shell.page import Visit, locale_of, page, two_places, words
+from meterlake.console.shell.page import Visit, locale_of, money, page, two_places, words
 from meterlake.model.values.period import format_instant
 
 _LINES: Final = f"{BILLS}/{{id}}/lines"
@@ -72,7 +73,7 @@ def days_chart(visit: Visit, number: Mapping[str, Any]) -> Markup:
     """What each day of a quantity alone came to."""
     locale = locale_of(visit.request)
     days = number.get("days", ())
-    labels = [format_date(date.fromisoformat(each["day"]), "d MMM", locale=locale) for each in days]
+    labels = [in_words(date.fromisoformat(each["day"]), "d MMM") for each in days]
     values = [_decimal(each.get("quantity")) for each in days]
     unit = str(number.get("unit") or "")
     return bar_chart(f"{number['name']} by day", labels, {"": values}, locale, unit)
@@ -101,7 +102,7 @@ async def show_memo_form(visit: Visit) -> Response:
         for each in about["lineItems"]
         if each.get("productId") and not each.get("referencedLineItemId")
     ]
-    zone = ZoneInfo(bill["timezone"])
+    zone, locale = ZoneInfo(bill["timezone"]), locale_of(visit.request)
     start = memo.get("servicePeriodStartDate") or about["startDate"]
     end = memo.get("servicePeriodEndDate") or about["endDate"]
     return visit.page(
@@ -116,7 +117,7 @@ async def show_memo_form(visit: Visit) -> Response:
             for each in reasons
             if not each.get("archived") or each["id"] == memo.get(f"{kind}ReasonId")
         ],
-        lines=[(each["id"], _line_name(each)) for each in lines],
+        lines=[(each["id"], _line_name(each, about["currency"], locale)) for each in lines],
         line=memo.get("referencedLineItemId") or visit.query("line") or "",
         first=_day_of(start, zone),
         last=_day_of(end, zone) - _ONE_DAY,
@@ -124,9 +125,10 @@ async def show_memo_form(visit: Visit) -> Response:
     )
 
 
-def _line_name(line: Mapping[str, Any]) -> str:
+def _line_name(line: Mapping[str, Any], currency: str, locale: Locale) -> str:
     name = line.get("description") or words(line["lineItemType"])
-    return f"{line.get('sequenceNumber', '')}. {name} ({two_places(line['convertedSubtotal'])})"
+    amount = money(line["convertedSubtotal"], currency, locale).striptags()
+    return f"{line.get('sequenceNumber', '')}. {name} ({amount})"
 
 
 async def _bill_referred_to(

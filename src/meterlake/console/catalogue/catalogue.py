@@ -201,8 +201,8 @@ _PRODUCT: Final = _named("Product", "productId", "products")
 _PRICE_COLUMNS: Final = (
     _named("Plan", "planId", "plans"),
     _named("Template", "planTemplateId", "planTemplates"),
-    Column("From", "startDate", "instant", sort="startDate"),
-    Column("To", "endDate", "instant", sort="endDate"),
+    Column("From", "startDate", "starts", sort="startDate"),
+    Column("To", "endDate", "ends", sort="endDate"),
     Column("Cumulative", "cumulative", sort="cumulative"),
 )
 _ARCHIVED: Final = ListFilter("archived", "Archived", (("false", "No"), ("true", "Yes")))

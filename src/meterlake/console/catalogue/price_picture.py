@@ -9,12 +9,13 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from babel import Locale
-from babel.numbers import format_decimal
 from markupsafe import Markup
 
 from meterlake.console.shell.charts import short_number
+from meterlake.console.shell.numbers import exact_number
 from meterlake.model.catalog.plans import PricingBand
 from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.units import unit_name
 from meterlake.stages.bill.pricing.rate import amount, price_units
 
 _WIDTH: Final = 640
@@ -112,7 +113,7 @@ def price_picture(
         currency: The currency of its amounts.
         unit: What one unit is called.
     """
-    pieces = price_pieces(price)
+    pieces, unit = price_pieces(price), unit_name(unit)
     minimum = Decimal(price.get("minimumSpend") or ZERO)
     costs = [ZERO, minimum, *(cost for each in pieces for cost in (each.low, each.high))]
     low, high = min(costs), max(costs)
@@ -179,16 +180,11 @@ def band_text(band: PricingBand, locale: Locale, unit: str) -> str:
     """What a band charges: `5 + 0.2/GB`."""
     parts = []
     if band.fixed_price:
-        parts.append(_exact_number(band.fixed_price, locale))
+        parts.append(exact_number(band.fixed_price.normalize(), locale))
     if band.unit_price or not parts:
-        text = _exact_number(band.unit_price, locale)
+        text = exact_number(band.unit_price.normalize(), locale)
         parts.append(f"{text}/{unit}" if unit else text)
     return " + ".join(parts)
-
-
-def _exact_number(value: Decimal, locale: Locale) -> str:
-    """A number with all its digits."""
-    return str(format_decimal(value.normalize(), locale=locale, decimal_quantization=False))
 
 
 def _limits(place: _Place, pieces: Sequence[Piece], locale: Locale, unit: str) -> list[Markup]:

@@ -22,8 +22,7 @@ def day_chart(request: Request, usage: dict[str, Any], month: Month) -> Markup:
     title = f"{usage['name']} by day"
     values = [quantities.get(str(each)) for each in days]
     labels = [day(each, locale).striptags() for each in days]
-    unit = usage.get("unit", "").strip("{}")
-    return bar_chart(title, labels, {usage["name"]: values}, locale, unit)
+    return bar_chart(title, labels, {usage["name"]: values}, locale, usage.get("unit", ""))
 
 
 def _days(month: Month) -> Iterator[date]:

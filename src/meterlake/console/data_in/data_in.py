@@ -12,7 +12,7 @@ from meterlake.console.data_in import inboxes, late_usage, mappings, rejected, s
 from meterlake.console.data_in.late_usage import UNBILLED
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, locale_of, page, words
+from meterlake.console.shell.page import Visit, page, words
 
 DATA_IN: Final = "/console/data-in"
 SOURCES: Final = f"{DATA_IN}/sources"
@@ -65,7 +65,7 @@ def since(visit: Visit, instant: str) -> str:
     """How long ago something was, in the words of the person's language."""
     now: datetime = visit.request.app.state.services.stores.now()
     passed = datetime.fromisoformat(instant).astimezone(UTC) - now
-    return str(format_timedelta(passed, add_direction=True, locale=locale_of(visit.request)))
+    return str(format_timedelta(passed, add_direction=True, locale="en"))
 
 
 async def _say_why(visit: Visit, rows: list[dict[str, Any]]) -> None:

@@ -12,7 +12,9 @@ from babel import Locale
 from babel.numbers import format_decimal
 from markupsafe import Markup
 
+from meterlake.console.shell.numbers import exact_number
 from meterlake.model.values.money import ZERO
+from meterlake.model.values.units import unit_name
 
 # Of the drawing; the page scales it.
 _WIDTH: Final = 800
@@ -46,6 +48,7 @@ def bar_chart(
     if not labels or high == low:
         return Markup("")
     place = _Scale(low, high, len(labels))
+    unit = unit_name(unit)
     parts = [_axis(place, locale, unit)]
     ups, downs = [ZERO] * len(labels), [ZERO] * len(labels)
     for number, (name, values) in enumerate(groups.items()):
@@ -53,9 +56,9 @@ def bar_chart(
             if not value:
                 continue
             stack = ups if value > 0 else downs
-            parts.append(
-                place.bar(number % GROUPS, index, stack[index], value, name, labels[index])
-            )
+            told = f"{exact_number(value, locale)} {unit}".rstrip()
+            said = ", ".join(filter(None, (labels[index], name)))
+            parts.append(place.bar(number % GROUPS, index, stack[index], value, f"{said}: {told}"))
             stack[index] += value
     every = -(-len(labels) // _LABELS)
     parts += [
@@ -103,12 +106,9 @@ class _Scale:
         """The horizontal middle of a bar."""
         return _tenth(_LEFT + self._step * index + self._step / 2)
 
-    def bar(
-        self, group: int, index: int, base: Decimal, value: Decimal, name: str, label: str
-    ) -> Markup:
+    def bar(self, group: int, index: int, base: Decimal, value: Decimal, said: str) -> Markup:
         """One part of one bar, which stands on a base."""
         top, bottom = sorted((self.height(base), self.height(base + value)))
-        said = f"{label}: {value:f}" if not name else f"{label}, {name}: {value:f}"
         return Markup(
             '<rect class="group-{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>'
         ).format(

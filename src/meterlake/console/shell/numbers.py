@@ -1,8 +1,11 @@
-"""Numbers as people type them, in every form alike: by the decimal sign of their language."""
+"""Numbers as people type and read them, in every form alike: by the signs of their language."""
 
 import re
 from decimal import Decimal
 from typing import Final
+
+from babel import Locale
+from babel.numbers import format_decimal
 
 from meterlake.model.errors import Invalid
 
@@ -54,3 +57,10 @@ def needed_number(name: str, text: str, decimal: str = ".") -> Decimal:
 def written_number(value: Decimal, decimal: str = ".") -> str:
     """A number as a field shows it: all digits, and no marks between thousands."""
     return f"{value:f}".replace(".", decimal)
+
+
+def exact_number(value: Decimal, locale: Locale) -> str:
+    """A number as people read it, with all its digits."""
+    places = max(0, -int(value.as_tuple().exponent))
+    pattern = "#,##0" + ("." + "0" * places if places else "")
+    return str(format_decimal(value, pattern, locale=locale, decimal_quantization=False))

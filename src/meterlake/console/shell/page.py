@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 from babel import Locale, UnknownLocaleError
-from babel.dates import format_date, format_datetime
 from babel.numbers import format_decimal, get_decimal_symbol
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
@@ -27,14 +26,16 @@ from meterlake.api.server import body
 from meterlake.api.server.observe import REQUEST_ID
 from meterlake.console.shell import form_keys
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
+from meterlake.console.shell.dates import day_text, in_words, instant_text
 from meterlake.console.shell.navigation import ROOMS, Room
-from meterlake.console.shell.numbers import written_number
+from meterlake.console.shell.numbers import exact_number, written_number
 from meterlake.console.shell.people import OTHER_PERSON, author_name, names_of_authors
 from meterlake.console.shell.session import ConsoleSession, api_of, begin_sign_in, origin
 from meterlake.console.shell.static_files import static_address
 from meterlake.model.errors import Invalid, MeterlakeError
 from meterlake.model.values.money import RoundingMode, divide, exact, round_amount
 from meterlake.model.values.period import Month
+from meterlake.model.values.units import unit_name
 from meterlake.model.values.version import code_version
 
 _FORM_MAX: Final = 1 << 20
@@ -430,9 +431,7 @@ def locale_of(request: Request) -> Locale:
 def number(value: Decimal | int | str, locale: Locale) -> Markup:
     """A number as people read it, with all its digits; the API's own text on hover."""
     known = Decimal(value)
-    places = max(0, -int(known.as_tuple().exponent))
-    pattern = "#,##0" + ("." + "0" * places if places else "")
-    shown = format_decimal(known, pattern, locale=locale, decimal_quantization=False)
+    shown = exact_number(known, locale)
     return Markup('<data class="number" value="{0}" title="{0}">{1}</data>').format(
         f"{known:f}", shown
     )
@@ -470,31 +469,41 @@ def rounded(value: Decimal, currency: str, locale: Locale) -> Markup:
 def day(value: str | date, locale: Locale) -> Markup:
     """A day as people read it."""
     found = date.fromisoformat(value) if isinstance(value, str) else value
-    shown = format_date(found, "medium", locale=locale)
+    shown = day_text(found, locale)
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(found.isoformat(), shown)
 
 
 def instant(value: str, zone: str, locale: Locale) -> Markup:
     """An instant in the organization's time zone; UTC on hover."""
-    shown = format_datetime(_local(value, zone), "medium", locale=locale)
-    return _time(value, str(shown))
+    return _time(value, instant_text(_local(value, zone), locale))
 
 
 def starts(value: str, zone: str, locale: Locale) -> Markup:
     """The day that an instant begins by the clocks of a zone; the instant if it is within one."""
-    local = _local(value, zone)
-    if local.time() != time.min:
+    begun = _day_begun(value, zone)
+    if begun is None:
         return instant(value, zone, locale)
-    return _time(value, str(format_date(local, "medium", locale=locale)))
+    return _time(value, day_text(begun, locale))
 
 
 def ends(value: str, zone: str, locale: Locale) -> Markup:
     """The last day before an instant that is a midnight; the instant if it is within a day."""
-    local = _local(value, zone)
-    if local.time() != time.min:
+    begun = _day_begun(value, zone)
+    if begun is None:
         return instant(value, zone, locale)
-    last = local.date() - timedelta(days=1)
-    return _time(value, str(format_date(last, "medium", locale=locale)))
+    return _time(value, day_text(begun - timedelta(days=1), locale))
+
+
+def _day_begun(value: str, zone: str) -> date | None:
+    """The day that begins with an instant, by the clocks of a zone or of UTC; None within a day.
+
+    Programs write a day as its midnight in UTC. East of it, that is some hours into the same day,
+    which the time on hover says; west of it, it is the evening before, and stays an instant.
+    """
+    local = _local(value, zone)
+    utc = local.astimezone(UTC)
+    is_day = local.time() == time.min or (utc.time() == time.min and local.date() == utc.date())
+    return local.date() if is_day else None
 
 
 def _local(value: str, zone: str) -> datetime:
@@ -526,9 +535,14 @@ def period(start: str, end: str, zone: str, locale: Locale) -> Markup:
     if "T" not in start:
         last = date.fromisoformat(end) - timedelta(days=1)
         return Markup("{} to {}").format(day(start, locale), day(last, locale))
-    if all(_local(each, zone).time() == time.min for each in (start, end)):
+    if all(_day_begun(each, zone) is not None for each in (start, end)):
         return Markup("{} to {}").format(starts(start, zone, locale), ends(end, zone, locale))
     return Markup("{} to {}").format(instant(start, zone, locale), instant(end, zone, locale))
+
+
+def is_decimal(value: object) -> bool:
+    """Whether a value is a number with decimals, as the API writes it: `1071.25`."""
+    return isinstance(value, str) and bool(re.fullmatch(r"-?[0-9]+\.[0-9]+", value))
 
 
 def is_currency(unit: str) -> bool:
@@ -542,14 +556,14 @@ def words(value: str) -> str:
     return apart.replace("_", " ").replace("-", " ").capitalize()
 
 
-def unit_name(value: str) -> str:
-    """A unit without the braces that UCUM puts around what it does not know: `{call}` is call."""
-    return value.replace("{", "").replace("}", "")
-
-
-def month_name(month: Month, locale: Locale) -> str:
+def month_name(month: Month) -> str:
     """A month as people read it: `October 2026`."""
-    return str(format_date(month.first, "LLLL yyyy", locale=locale))
+    return in_words(month.first, "LLLL y")
+
+
+def percentage(value: Decimal, locale: Locale) -> Markup:
+    """A number of percent: `13.7 %`."""
+    return Markup("{}\u00a0%").format(number(value, locale))
 
 
 @cache
@@ -574,11 +588,13 @@ def _templates() -> Environment:
         "words": words,
         "unit": unit_name,
         "month": month_name,
+        "percent": percentage,
         "author": author_name,
     }
     environment.filters.update(filters)
     environment.globals["static"] = static_address
     environment.globals["form_key"] = lambda: secrets.token_urlsafe(18)
     environment.tests["instant"] = is_instant
+    environment.tests["decimal"] = is_decimal
     environment.tests["currency"] = is_currency
     return environment

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from meterlake.model.values.money import plain
 from meterlake.model.values.plurals import counted
+from meterlake.model.values.units import unit_name
 from meterlake.stages.report.content import Report, Usage
 
 # Colours are numbers here; the page knows them, light and dark.
@@ -180,7 +181,7 @@ def with_unit(name: str, unit: str | None) -> str:
     >>> with_unit("Calls", "{call}")
     'Calls (call)'
     """
-    return f"{name} ({unit.strip('{}')})" if unit else name
+    return f"{name} ({unit_name(unit)})" if unit else name
 
 
 def number_text(value: Decimal | int | None) -> str:
