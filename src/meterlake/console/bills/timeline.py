@@ -38,8 +38,8 @@ async def acts_of_bill(visit: Visit, id_: str) -> list[dict[str, Any]]:
 
 
 def _act_of(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    body = event.get("m3terEvent") or {}
-    new, old = body.get("new") or {}, body.get("old") or {}
+    data = event["m3terEvent"]["eventData"]
+    new, old = data.get("newDto") or {}, data.get("oldDto") or {}
     if not new or not old:
         return None
     if new["status"] != old["status"]:

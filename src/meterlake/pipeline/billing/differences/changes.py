@@ -28,6 +28,7 @@ from meterlake.stores.lake.measurements.changes import MeasurementChanges
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.changes import (
     changed_bills_between,
+    gone_memos,
     memo_authors,
     postings_between,
 )
@@ -190,11 +191,16 @@ class ChangeFinder:
         """
         before, after = self.before, self.after
         authors = memo_authors(self.reader, self.bill_id)
+        gone = gone_memos(self.reader, self.bill_id)
         for key in dict.fromkeys((*before.memos, *after.memos, *before.credited, *after.credited)):
             lines = [(each.memos.get(key), each.credited.get(key)) for each in (before, after)]
             if [_numberless(each) for each in lines[0]] != [_numberless(each) for each in lines[1]]:
                 cause = describe_memo(key, *(shown or known for shown, known in lines))
                 author, at = authors.get(key, (None, None))
+                if author is None and (line := gone.get(key)) is not None:
+                    is_removed = after.memos.get(key) is None
+                    author = line.removed_by if is_removed else line.made_by
+                    at = line.removed if is_removed else line.made
                 yield InputChange(
                     replace(cause, author=author, at=at),
                     memo=key,

@@ -7,9 +7,16 @@ from typing import NamedTuple
 
 from sqlalchemy import Column, ColumnElement, or_, select
 
+from meterlake.stores.state.billing.memos.lines import KEY_PREFIX
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BILL, BILL_MEMO, BILL_VERSION, POSTING
+from meterlake.stores.state.core.tables import (
+    BILL,
+    BILL_MEMO,
+    BILL_VERSION,
+    BILL_VERSION_LINE,
+    POSTING,
+)
 
 
 class AlteredBill(NamedTuple):
@@ -62,6 +69,37 @@ def memo_authors(reader: Reader, bill_id: str) -> dict[str, tuple[str, datetime]
     table = BILL_MEMO.c
     query = select(table.key, table.modified_by, table.modified).where(table.bill_id == bill_id)
     return {key: (author, at) for key, author, at in reader.connection.execute(query)}
+
+
+class GoneMemo(NamedTuple):
+    """Who put a line on a bill that is on it no more, who took it away, and when."""
+
+    made_by: str
+    made: datetime
+    removed_by: str
+    removed: datetime
+
+
+def gone_memos(reader: Reader, bill_id: str) -> dict[str, GoneMemo]:
+    """The lines of people that former versions of a bill have, by key: the last one of each is its end."""
+    line, version = BILL_VERSION_LINE.c, BILL_VERSION.c
+    query = (
+        select(line.key, version.modified_by, version.modified)
+        .add_columns(version.replaced_by, version.replaced)
+        .join(BILL_VERSION, (version.bill_id == line.bill_id) & (version.version == line.version))
+        .where(
+            version.org == reader.org_id,
+            line.bill_id == bill_id,
+            line.key.startswith(KEY_PREFIX, autoescape=True),
+        )
+        .order_by(version.version)
+    )
+    found: dict[str, GoneMemo] = {}
+    for key, *told in reader.connection.execute(query):
+        last = GoneMemo(*told)
+        first = found.get(key, last)
+        found[key] = last._replace(made_by=first.made_by, made=first.made)
+    return found
 
 
 def _within(column: Column[int], first: int, last: int) -> ColumnElement[bool]:
