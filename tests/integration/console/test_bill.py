@@ -170,7 +170,10 @@ def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
         r'name="to" value="(\d+)"', finance.go(f"{path}/versions") and finance.page.text
     )[0]
     finance.go(f"{path}/versions?from=3&to={newest}")
-    assert re.search(r"removed was -\d\.\d\d\s+USD", finance.text)
+    assert re.search(r"removed was -\d\.\d\d\s+USD Ada Lovelace \w+ \d+, \d{4}, ", finance.text)
+    # Also between versions of before, it is said who put it on the bill.
+    finance.go(f"{path}/versions?from=1&to=3")
+    assert re.search(r"added -2\.50\s+USD Ada Lovelace \w+ \d+, \d{4}", finance.text)
     assert "CREDIT_MEMO" not in finance.text
 
 
@@ -328,8 +331,34 @@ def read_events_of(reader, resource_id):
     )
 
 
-def test_who_only_reads_is_offered_no_change(world):
+def test_the_page_has_the_lines_in_the_order_of_the_document(finance):
+    path = open_bill(finance, "acme")
+    finance.go(link(finance, "Credit this customer"))
+    finance.send(memo_fields(finance))
+    page = finance.page.text.partition('id="lines"')[2].partition("</section>")[0]
+    finance.page = finance.client.get(f"{path}/document?format=json")
+    document = finance.page.json()
+    finance.go(path)
+    finance.go(link(finance, "Change or take away"))
+    finance.press("delete")
+
+    titles = [each["title"] for each in document["sections"]]
+    assert re.findall(r"<h3>(.*?) <span", page) == titles
+    assert len(titles) > 1
+    lines = [line["id"] for each in document["sections"] for line in each["lines"]]
+    shown = [each for each in re.findall(r"/lines/([0-9a-f-]{36})", page) if each in lines]
+    assert list(dict.fromkeys(shown)) == [each for each in lines if each in shown]
+    assert len(lines) > 2
+
+
+def test_who_only_reads_is_offered_no_change(world, finance):
+    changed = open_bill(finance, "acme", "2026-08")
+    finance.press("approve")
+    finance.press("unapprove")
     reader = world.browser("reader@example.com")
+    # Who may not read the log of who did what is told what events say.
+    reader.go(changed)
+    assert "Approved, Ada Lovelace" in reader.text.partition("What happened")[2]
     path = open_bill(reader, "bolt")
     for action in ("approve", "unapprove", "lock", "delete", "recalculate", "statement"):
         assert not reader.offers(action)

@@ -1,9 +1,8 @@
 """The page of one bill: what it says, what it was, what people put on it, and what one does with it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
@@ -21,6 +20,7 @@ from meterlake.console.bills.timeline import acts_of_bill
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.files import file_of
 from meterlake.console.shell.page import Visit, page, page_routes, words
+from meterlake.model.bills.line_sections import sections_of_lines
 from meterlake.model.values.money import ZERO, exact
 
 _BILL: Final = f"{BILLS}/{{id}}"
@@ -28,16 +28,16 @@ _BILL: Final = f"{BILLS}/{{id}}"
 _DRAWS: Final = frozenset({"COMMITMENT_CONSUMED", "BALANCE_CONSUMED"})
 
 
-class ProductLines(NamedTuple):
-    """The lines of a product, and what they come to."""
+class TotaledSection(NamedTuple):
+    """The lines of a product, or others that stand together, and what they come to."""
 
-    name: str
-    lines: list[dict[str, Any]]
+    title: str
+    lines: Sequence[Mapping[str, Any]]
     subtotal: Decimal
 
 
 async def show_bill(visit: Visit) -> Response:
-    """One bill with its lines by product."""
+    """One bill, its lines in the sections and the order of its document."""
     id_ = visit.request.path_params["id"]
     bill = await visit.api.get(f"/bills/{id_}")
     acts, versions, runs, credited, debited, letters, around, *_ = await asyncio.gather(
@@ -57,7 +57,10 @@ async def show_bill(visit: Visit) -> Response:
     return visit.page(
         "bills/bill.html",
         bill=bill,
-        products=lines_by_product(bill["lineItems"]),
+        sections=[
+            TotaledSection(each.title, each.lines, subtotal(each.lines))
+            for each in sections_of_lines(bill["lineItems"])
+        ],
         draws=[each for each in bill["lineItems"] if each["lineItemType"] in _DRAWS],
         memos=memos,
         total=subtotal(bill["lineItems"]),
@@ -86,17 +89,7 @@ async def _deliveries(visit: Visit, id: str) -> list[dict[str, Any]]:
     ]
 
 
-def lines_by_product(lines: list[dict[str, Any]]) -> list[ProductLines]:
-    """The lines by the names of their products, in their order."""
-    ordered = sorted(lines, key=lambda each: str(each.get("productName") or ""))
-    found = []
-    for name, some in groupby(ordered, lambda each: str(each.get("productName") or "")):
-        rows = sorted(some, key=lambda each: each.get("sequenceNumber") or 0)
-        found.append(ProductLines(name, rows, subtotal(rows)))
-    return found
-
-
-def subtotal(lines: list[dict[str, Any]]) -> Decimal:
+def subtotal(lines: Iterable[Mapping[str, Any]]) -> Decimal:
     """What lines come to in the currency of their bill."""
     with exact():
         return sum((Decimal(each["convertedSubtotal"]) for each in lines), ZERO)

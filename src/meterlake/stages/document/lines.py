@@ -1,12 +1,11 @@
 """The lines of a document, and the sections that they stand in."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import tzinfo
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
-from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.document import (
     DocumentBand,
     DocumentDraw,
@@ -15,6 +14,7 @@ from meterlake.model.bills.document import (
     DocumentSection,
     SectionKind,
 )
+from meterlake.model.bills.line_sections import sections_of_lines
 from meterlake.model.values.money import ONE, ZERO, exact, plain
 from meterlake.stages.document.document_data import DocumentFacts, NamedAccount
 from meterlake.stages.document.texts import (
@@ -29,19 +29,6 @@ from meterlake.stages.document.texts import (
 )
 
 Body = Mapping[str, Any]
-
-_CREDITS: Final = {LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED}
-_MEMOS: Final = {
-    LineItemType.CREDIT_MEMO,
-    LineItemType.DEBIT_MEMO,
-    LineItemType.MANUAL_ADJUSTMENT,
-}
-_TITLES: Final = {
-    SectionKind.OTHER: "Other charges",
-    SectionKind.CREDITS: "Commitments and balances applied",
-    SectionKind.MEMOS: "Credits and adjustments",
-}
-_ORDER: Final = tuple(SectionKind)
 
 
 class LineWriter:
@@ -155,30 +142,19 @@ class LineWriter:
 
 
 def sections_of(texts: LineWriter, bodies: Iterable[Body]) -> list[DocumentSection]:
-    """The lines by product, then those of no product, what credits paid, and memos."""
-    groups: dict[tuple[SectionKind, str], list[Body]] = {}
-    for body in bodies:
-        if body["lineItemType"] in _CREDITS:
-            kind = SectionKind.CREDITS
-        elif body["lineItemType"] in _MEMOS:
-            kind = SectionKind.MEMOS
-        else:
-            kind = SectionKind.PRODUCT if body.get("productId") else SectionKind.OTHER
-        product = body["productId"] if kind is SectionKind.PRODUCT else ""
-        groups.setdefault((kind, product), []).append(body)
-    ordered = sorted(groups.items(), key=lambda each: _ORDER.index(each[0][0]))
-    return [_section(texts, kind, group) for (kind, _), group in ordered]
-
-
-def _section(texts: LineWriter, kind: SectionKind, bodies: Sequence[Body]) -> DocumentSection:
-    is_product, first = kind is SectionKind.PRODUCT, bodies[0]
-    return DocumentSection(
-        kind=kind.value,
-        title=clean_text(first["productName"]) if is_product else _TITLES[kind],
-        code=clean_text(first["productCode"]) if is_product else None,
-        lines=[texts.line(each) for each in bodies],
-        subtotal=texts.amount(sum_of(each["convertedSubtotal"] for each in bodies)),
-    )
+    """The lines in the sections and the order in which people read them."""
+    return [
+        DocumentSection(
+            kind=each.kind.value,
+            title=clean_text(each.title),
+            code=clean_text(each.lines[0]["productCode"])
+            if each.kind is SectionKind.PRODUCT
+            else None,
+            lines=[texts.line(line) for line in each.lines],
+            subtotal=texts.amount(sum_of(line["convertedSubtotal"] for line in each.lines)),
+        )
+        for each in sections_of_lines(bodies)
+    ]
 
 
 def amounts_by_account(bodies: Iterable[Body]) -> dict[str | None, Decimal]:
