@@ -12,7 +12,7 @@ from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.access import login
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.billing.jobs.jobs import bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill_order, run_bill_job
 from tests.console_world import CONSOLE, a_console
 from tests.homes import HEADER, csv_row
 from tests.people import allow
@@ -64,7 +64,7 @@ def test_late_usage_says_what_brought_it_and_is_billed_now(world):
     assert "No bill was ticked." in act(ada, "recalculate")
     [bill] = set(re.findall(r'name="bill" value="([^"]*)"', ada.page.text))
 
-    assert "The worker makes 1 bill again" in act(ada, "recalculate", bill=bill)
+    assert "The worker calculates the bill again" in act(ada, "recalculate", bill=bill)
     ada.go(f"{LATE}?status=CARRIED")
     assert "Nothing matches" in ada.text
     ada.go(f"{LATE}?format=csv")
@@ -100,6 +100,18 @@ def unnoted(world):
     assert "Nothing matches" in ada.text
     ada.go(f"{LATE}?period=2026-09&status=UNCHANGED")
     assert [code for code, *_ in listed.findall(ada.text)] == ["bolt"]
+
+    # What becomes of each row is told when its bill is made again, also if no run had noted it.
+    bills = sorted(set(re.findall(r'name="bill" value="([^"]*)"', ada.go(LATE) and ada.page.text)))
+    act(ada, "recalculate", bill=bills)
+    [job] = re.findall(r"/recalculations/([0-9a-f-]{36})", str(ada.page.url))
+    run_bill_job(world.home.stores, job)
+    ada.go(f"{LATE}?period=2026-09")
+    told = re.compile(r"(acme|bolt) 2026-09 .*? ([\d.,]+) USD (\w+) ([a-z ,]+)")
+    assert sorted(told.findall(ada.text)) == [
+        ("acme", "15.00", "Recalculated", "on the bill, which was made again late"),
+        ("bolt", "0.00", "Recalculated", "on the bill, which was made again later"),
+    ]
 
 
 def test_what_a_backfill_took_away_and_gave_back_is_not_open(tmp_path):

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from meterlake.console.bills.recalculation import recalculate
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page_routes, words
 from meterlake.model.bills.late_usage import LateSourceKind, LateUsageStatus
 from meterlake.model.configuration.organization import LateUsagePolicy
-from meterlake.model.values.plurals import counted
 
 LATE: Final = "/console/data-in/late"
 # What no bill has.
@@ -98,8 +98,7 @@ async def change_late_usage(visit: Visit) -> Response:
             ids = list(dict.fromkeys(visit.form.get("bill", [])))
             if not ids:
                 raise ApiRefusalError(400, "No bill was ticked. Tick those that you mean.")
-            await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
-            said = f"The worker makes {counted(len(ids), 'bill')} again, with the usage of now."
+            return await recalculate(visit, ids, LATE)
         case "policy":
             settings = await visit.api.get("/organizationconfig")
             chosen = visit.field("policy")

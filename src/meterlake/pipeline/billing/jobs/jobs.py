@@ -43,7 +43,11 @@ from meterlake.pipeline.billing.jobs.documents import (
     job_document,
 )
 from meterlake.pipeline.billing.jobs.recalculation import changed_versions
-from meterlake.pipeline.billing.late_usage.apply import apply_late_policy, settle_late_usage
+from meterlake.pipeline.billing.late_usage.apply import (
+    apply_late_policy,
+    note_before_bills,
+    settle_late_usage,
+)
 from meterlake.pipeline.billing.run import (
     BillResult,
     BillRun,
@@ -335,6 +339,8 @@ def _bill(job_run: JobRun[BillResult], *, shown: bool = False) -> BillResult:
     selections = selections_of(order, record.entity, filter(None, chosen))
     made = selections if order.makes_bills else []
     results: list[BillResult] = []
+    if order.bill_ids and made:
+        note_before_bills(run_of(made[0]), job.snapshot, order.bill_ids)
     for run in _runs(job_run, order, made, run_of, results):
         results.append(BillResult(run.selection.days, job.id, job.snapshot))
         with rare_garbage_searches():

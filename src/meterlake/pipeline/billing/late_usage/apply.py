@@ -29,7 +29,11 @@ from meterlake.pipeline.billing.late_usage.carrying import (
     line_to_carry,
 )
 from meterlake.pipeline.billing.late_usage.comparison import LateComparison, compare_with_usage
-from meterlake.pipeline.billing.late_usage.findings import LateSearch, find_late_usage
+from meterlake.pipeline.billing.late_usage.findings import (
+    LateSearch,
+    find_late_usage,
+    find_past_late_usage,
+)
 from meterlake.pipeline.billing.late_usage.policy import LateRules
 from meterlake.pipeline.billing.late_usage.taking_back import AUTHOR, take_back_memos
 from meterlake.pipeline.billing.late_usage.undecided import (
@@ -82,6 +86,28 @@ def apply_late_policy(
         Unavailable: A store failed; run it again.
     """
     _Application(run, LateRules.read(run, result), account_ids).apply()
+
+
+def note_before_bills(run: BillRun, snapshot: int, bill_ids: Collection[str]) -> None:
+    """Write down what is late for bills that somebody has made again, before they are.
+
+    Afterwards they have it, and nobody could say any more what became of it.
+
+    Args:
+        run: Of the job that makes them.
+        snapshot: What the job knows of the lake.
+        bill_ids: The bills.
+
+    Raises:
+        Unavailable: A store failed; run it again.
+    """
+    with run.organization.reading() as reader:
+        accounts = {each.account_id for each in late_bills_by_id(reader, bill_ids, {}).values()}
+    late = find_past_late_usage(run.organization, snapshot, accounts)
+    if found := [each for each in late if each.bill.id in bill_ids]:
+        with run.organization.transaction(AUTHOR) as transaction:
+            run.watch.store(transaction, 0)
+            note_late_usage(transaction, found)
 
 
 def settle_late_usage(

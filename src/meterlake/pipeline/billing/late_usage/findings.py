@@ -124,13 +124,24 @@ def read_unnoted(organization: Organization) -> list[LateUsage]:
     Raises:
         Unavailable: A store failed.
     """
-    with organization.reading() as reader:
-        timezone = reader.all(OrganizationConfig)[0].entity.timezone
-    snapshot, today = organization.lake.snapshot(), local_date(organization.now(), zone(timezone))
-    found = find_late_usage(LateSearch(organization, snapshot, closed_on=today))
+    found = find_past_late_usage(organization, organization.lake.snapshot())
     with organization.reading() as reader:
         names = by_id(reader, {each.bill.account_id for each in found})
     return [_unnoted(each, names) for each in found]
+
+
+def find_past_late_usage(
+    organization: Organization, snapshot: int, account_ids: Collection[str] | None = None
+) -> list[LateFinding]:
+    """Late usage of bills of days that are over, of which no run has taken note yet.
+
+    Raises:
+        Unavailable: A store failed.
+    """
+    with organization.reading() as reader:
+        timezone = reader.all(OrganizationConfig)[0].entity.timezone
+    today = local_date(organization.now(), zone(timezone))
+    return find_late_usage(LateSearch(organization, snapshot, today, account_ids))
 
 
 def _unnoted(found: LateFinding, names: Mapping[str, AccountName]) -> LateUsage:
