@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from meterlake.api.entities import ordered_page, page
+from meterlake.api.entities import ORDERS, page
 from meterlake.api.responses.data_in import InboxCheckRequest, InboxRequest
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.model.errors import Invalid
@@ -13,7 +13,7 @@ from meterlake.pipeline.ingest import listed_inboxes, named_inboxes
 from meterlake.pipeline.ingest.expected_files import overdue_files
 from meterlake.pipeline.rejected import receipts
 from meterlake.stores import Organization
-from meterlake.stores.lake.receipts import ReceiptFilters
+from meterlake.stores.lake.receipts import SORTS, ReceiptFilters
 from meterlake.stores.state.ingest.inboxes import Inbox
 
 _MEASUREMENTS: Final = f"{ORGANIZATION}/measurements"
@@ -42,7 +42,7 @@ def _status(organization: Organization) -> Document:
 
 async def list_sources(call: Call) -> Any:
     """One page of receipts, the newest first."""
-    query, this = call.query, ordered_page(call, _PAGE_MAX, "finishedAt")
+    query, this = call.query, page(call, _PAGE_MAX)
     filters = ReceiptFilters(
         name=query.text("name"),
         name_part=query.text("nameContains"),
@@ -51,7 +51,8 @@ async def list_sources(call: Call) -> Any:
         until=query.instant("until"),
         source=query.text("source"),
         after=_place(this.token),
-        oldest_first=this.oldest_first,
+        by=query.one_of("sortBy", {each: each for each in SORTS}, default="finishedAt"),
+        ascending=query.one_of("sortOrder", ORDERS, default=False),
     )
     found = await call.run(receipts.list_receipts, call.organization, filters, this.size)
     last = found[-1] if len(found) == this.size else None

@@ -120,6 +120,23 @@ def test_inboxes_are_listed_with_what_became_of_their_objects(inboxes):
     assert inboxes.get("/measurements/inboxes", params={"nextToken": "x"}).status_code == 400
 
 
+@pytest.mark.parametrize("order", ["ASC", "DESC"])
+@pytest.mark.parametrize(
+    "by", ["finishedAt", "receivedAt", "name", "received", "accepted", "rejected"]
+)
+def test_sources_are_sorted_and_each_comes_once(http, by, order):
+    found, token = [], None
+    while token or not found:
+        query = {"nextToken": token} if token else {}
+        page = answer_of(http, "sources", pageSize=2, sortBy=by, sortOrder=order, **query)
+        found += page["data"]
+        token = page.get("nextToken")
+    assert len({(each["identity"], each["attempt"]) for each in found}) == len(found)
+    assert len(found) == len(FILES) + 2
+    values = [each[by] for each in found]
+    assert values == sorted(values, reverse=order == "DESC")
+
+
 @pytest.mark.parametrize(
     "query", [{"nextToken": "x"}, {"pageSize": 101}, {"status": "open"}, {"since": "yesterday"}]
 )

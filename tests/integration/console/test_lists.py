@@ -102,7 +102,9 @@ INVENTORY = {
     "data-in/files": Offered("dateCreatedStart dateCreatedEnd", "dtCreated"),
     "data-in/late": Offered("period status", "dtFound"),
     "data-in/mappings": Offered("name", "name saved"),
-    "data-in/sources": Offered("nameContains since until status", "finishedAt"),
+    "data-in/sources": Offered(
+        "nameContains since until status", "finishedAt receivedAt name received accepted rejected"
+    ),
     "data-out/destinations": Offered(
         "called", "name code destinationType bucketName lastModifiedBy dtLastModified"
     ),

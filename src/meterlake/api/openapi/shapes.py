@@ -453,7 +453,7 @@ SHAPES: Final[dict[str, Shape]] = {
             instant("since"),
             instant("until"),
             text("source"),
-            *ordered("finishedAt"),
+            *ordered("finishedAt", "receivedAt", "name", "received", "accepted", "rejected"),
         ),
     ),
     "ListInboxes": Shape(gives=data_in.InboxResponse, page=100),

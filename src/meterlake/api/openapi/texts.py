@@ -648,7 +648,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             "One page of receipts, the newest first: what became of each file and of each batch, one for"
             " each attempt. received = accepted + repeats + rejected. `source` is the beginning of a"
             " source's identity, or the id of a delivery or of a job. `name` is a whole name,"
-            " `nameContains` a part of it, in capitals or not."
+            " `nameContains` a part of it, in capitals or not. `mended` are rejected rows that came in"
+            " since, by a requeue; `retracted` says what backfills withdrew."
         ),
     ),
     "ListInboxes": (

@@ -38,6 +38,7 @@ class SourceTotalsResponse(Value):
     repeats: Integer
     rejected: Integer
     incomplete: Integer
+    withdrawn: Integer
 
 
 class OverdueFileResponse(Value):
@@ -69,6 +70,7 @@ class SourceResponse(Value):
     accepted: Integer
     repeats: Integer
     rejected: Integer
+    mended: Integer
     incomplete: Integer
     rounded: Integer | None = None
     reasons: dict[Text, Integer]

@@ -1,5 +1,6 @@
 """`meterlake receipts`: what became of sources, of jobs, and of single measurements."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
@@ -8,11 +9,38 @@ from meterlake.cli.ingest.rejected import Instant, Text, instant
 from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 
 COLUMNS: Final = (
-    *("!source", "name=file", "status", "?received", "accepted", "?repeats", "rejected"),
+    *("!source", "name=file", "status", "?received", "accepted", "?repeats", "rejected", "?mended"),
     *("?reasons", "retractedBy=retracted by", "reason=failed for", "?receivedAt=received at"),
 )
 _SHOWN_DIGITS: Final = 12
 _PAGE: Final = 50
+SortName = Literal["read", "came", "file", "received", "accepted", "rejected"]
+_SORTS: Final = {"read": "finishedAt", "came": "receivedAt", "file": "name"}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Listed:
+    """Which receipts are listed, and in which order.
+
+    Attributes:
+        name: The name of the file.
+        status: `failed` are the unreadable ones.
+        since: Only those that came at this instant or later, ISO 8601.
+        until: Only those that came before this instant.
+        sort: Order them by when they were read or came, by file, or by a number of rows.
+        ascending: The oldest, or the smallest, first.
+    """
+
+    name: Text = None
+    status: Annotated[Literal["done", "failed"] | None, Parameter(show_default=False)] = None
+    since: Instant = None
+    until: Instant = None
+    sort: SortName = "read"
+    ascending: bool = False
+
+
+ALL: Final = Listed()
 
 
 def register(app: App) -> None:
@@ -28,10 +56,7 @@ def register(app: App) -> None:
 
 def list_(
     *,
-    name: Text = None,
-    status: Annotated[Literal["done", "failed"] | None, Parameter(show_default=False)] = None,
-    since: Instant = None,
-    until: Instant = None,
+    which: Listed = ALL,
     limit: Limit = _PAGE,
     options: Options = NO_OPTIONS,
 ) -> None:
@@ -39,21 +64,26 @@ def list_(
 
     Example: `meterlake receipts list`
 
+    Example: `meterlake receipts list --sort rejected`
+
     Args:
-        name: The name of the file.
-        status: `failed` are the unreadable ones.
-        since: Only those that came at this instant or later, ISO 8601.
-        until: Only those that came before this instant.
         limit: The largest number that you want to see.
     """
     from meterlake.pipeline.rejected.receipts import check_source, list_receipts
     from meterlake.stores.lake.receipts import ReceiptFilters
 
-    filters = ReceiptFilters(name, status, instant("since", since), instant("until", until))
+    filters = ReceiptFilters(
+        which.name,
+        which.status,
+        instant("since", which.since),
+        instant("until", which.until),
+        by=_SORTS.get(which.sort, which.sort),
+        ascending=which.ascending,
+    )
     with options.open() as organization:
         found = list_receipts(organization, filters, limit)
-        if not found and name is not None:
-            check_source(organization, name)
+        if not found and which.name is not None:
+            check_source(organization, which.name)
     options.output.rows([_with_source(each) for each in found], COLUMNS, empty="No receipts.")
 
 

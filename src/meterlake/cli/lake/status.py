@@ -35,6 +35,12 @@ def status(*, options: Options = NO_OPTIONS) -> None:
         _show(found, options.output)
 
 
+def _withdrawn(totals: dict[str, int]) -> str:
+    """The end of a sentence of counts: how many measurements backfills withdrew."""
+    count = totals["withdrawn"]
+    return f"; {counted(count, 'measurement')} withdrawn by backfills" if count else ""
+
+
 def _show(found: "StatusReport", output: "Output") -> None:
     organization = found.organization
     output.note(f"{organization.name} ({organization.code}), lake snapshot {found.snapshot}")
@@ -48,7 +54,7 @@ def _show(found: "StatusReport", output: "Output") -> None:
     output.note(
         f"{counted(total['sources'], 'file')}: {total['received']:,} received = {total['accepted']:,}"
         f" accepted + {counted(total['repeats'], 'repeat')} + {total['rejected']:,} rejected"
-        f"{incomplete(total)}\n"
+        f"{incomplete(total)}{_withdrawn(total)}\n"
     )
     if found.left_alone:
         output.note(f"Not taken from the drop folder, no files: {', '.join(found.left_alone)}\n")

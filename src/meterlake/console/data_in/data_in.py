@@ -75,27 +75,39 @@ async def _say_why(visit: Visit, rows: list[dict[str, Any]]) -> None:
         counts = (f"{words(reason)} {rows}" for reason, rows in each["reasons"].items())
         failure = ": ".join(each[name] for name in ("reason", "detail") if each.get(name))
         each["why"] = failure or ", ".join(counts)
+        each["withdrawn"] = _count_withdrawn(each)
+
+
+def _count_withdrawn(source: dict[str, Any]) -> int:
+    """How many measurements of an attempt at a source backfills have withdrawn."""
+    return sum(each["measurements"] for each in source["retracted"])
 
 
 _SOURCES: Final = Listing(
     "Sources",
     "/measurements/sources",
     (
-        Column("File", "name", link=f"{SOURCES}/{{identity}}?attempt={{attempt}}"),
+        Column("File", "name", link=f"{SOURCES}/{{identity}}?attempt={{attempt}}", sort="name"),
         Column("Status", "status", "status"),
-        Column("Received", "received", "number"),
-        Column("Accepted", "accepted", "number"),
+        Column("Received", "received", "number", sort="received"),
+        Column("Accepted", "accepted", "number", sort="accepted"),
+        Column("Withdrawn", "withdrawn", "number"),
         Column("Repeats", "repeats", "number"),
-        Column("Rejected", "rejected", "number"),
+        Column("Rejected", "rejected", "number", sort="rejected"),
+        Column("Mended", "mended", "number"),
         Column("Why", "why"),
-        Column("Came", "receivedAt", "instant"),
+        Column("Came", "receivedAt", "instant", sort="receivedAt"),
         Column("Read", "finishedAt", "instant", sort="finishedAt"),
     ),
     empty=(
         "Nothing came yet",
         "Each file and each batch that comes is a source, with a receipt of what became of its rows.",
     ),
-    intro="One row for each attempt at a file or a batch. Received = accepted + repeats + rejected.",
+    intro=(
+        "One row for each attempt at a file or a batch. Received = accepted + repeats + rejected."
+        " Withdrawn are accepted measurements that a backfill took back, mended are rejected rows"
+        " that came in since."
+    ),
     filters=(
         ListFilter("nameContains", "File", type="search"),
         ListFilter("status", "Status", (("done", "Done"), ("failed", "Failed"))),
@@ -121,12 +133,19 @@ async def show_source(visit: Visit) -> Response:
     attempts = answer["data"]
     # The same content under another name is another attempt at the same source.
     chosen = [each for each in attempts if str(each["attempt"]) == visit.query("attempt")]
+    identities = {each["identity"] for each in attempts}
+    late = rows_of(await visit.api.find("/lateusage", pageSize=_LATE))
+    for each in attempts:
+        each["withdrawn"] = _count_withdrawn(each)
     return visit.page(
         "data_in/source.html",
         attempts=attempts,
         shown=(chosen or attempts)[0],
         names=list(dict.fromkeys(each["name"] for each in reversed(attempts))),
         id=id_,
+        late=[
+            each for each in late if any(source["id"] in identities for source in each["sources"])
+        ],
     )
 
 

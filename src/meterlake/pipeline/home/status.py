@@ -27,7 +27,8 @@ _SOURCES: Final = """
 _TOTALS: Final = """
     SELECT count(*), coalesce(sum(received), 0)::BIGINT, coalesce(sum(accepted), 0)::BIGINT,
         coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
-        coalesce(sum(incomplete), 0)::BIGINT
+        coalesce(sum(incomplete), 0)::BIGINT,
+        (SELECT count(*) FROM lake.retraction)
     FROM lake.source"""
 _METER: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM lake.{table}"
 
@@ -59,7 +60,7 @@ class MeasurementsStatus:
 
     Attributes:
         totals: Sources, received, accepted, repeats and rejected over all attempts, and how many of
-            the accepted lack a derived value.
+            the accepted lack a derived value, and how many backfills withdrew.
         rejected: How many rows are rejected now, by reason.
         left_alone: What lies in the inbox of the drop folder and is no file to be taken.
     """
@@ -85,7 +86,7 @@ class StatusReport:
 
     Attributes:
         totals: Sources, received, accepted, repeats and rejected over all attempts, and how many of
-            the accepted lack a derived value.
+            the accepted lack a derived value, and how many backfills withdrew.
         rejected: How many rows are rejected now, by reason.
         sources: The last ingested files, the newest first.
         jobs: The last jobs, the newest first.
@@ -190,7 +191,10 @@ def look_at_measurements(organization: Organization) -> MeasurementsStatus:
         inbox = drop_folder(organization.stores, organization.code).inbox
         row = connection.execute(_TOTALS).fetchone()
         assert row is not None
-        names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete")
+        names = (
+            *("sources", "received", "accepted", "repeats", "rejected"),
+            *("incomplete", "withdrawn"),
+        )
         totals = dict(zip(names, row, strict=True))
         return MeasurementsStatus(totals, rejected, meters, left_alone(inbox))
 

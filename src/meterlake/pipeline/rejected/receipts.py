@@ -20,14 +20,14 @@ from meterlake.stores.state.core.reader import Reader
 def list_receipts(
     organization: Organization, filters: ReceiptFilters, limit: int
 ) -> list[dict[str, Any]]:
-    """The newest receipts of an organization's sources, the newest first.
+    """The first receipts of an organization's sources, the newest first unless asked otherwise.
 
     Raises:
         NotFound: It has no lake.
         Unavailable: The lake failed.
     """
     with organization.lake.reader() as connection:
-        return _with_retractions(connection, receipts.list_receipts(connection, filters, limit))
+        return _with_what_became(connection, receipts.list_receipts(connection, filters, limit))
 
 
 def check_source(organization: Organization, name: str) -> None:
@@ -54,17 +54,23 @@ def show_receipts(organization: Organization, source: str) -> list[dict[str, Any
         Unavailable: The lake failed.
     """
     with organization.lake.reader() as connection:
-        found = _with_retractions(connection, receipts.of_source(connection, source))
+        found = _with_what_became(connection, receipts.of_source(connection, source))
     if not found:
         raise NotFound("source or job", source)
     return found
 
 
-def _with_retractions(connection: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Receipts with what backfills withdrew of what each attempt brought."""
-    marks = retractions(connection, [each["identity"] for each in found])
+def _with_what_became(connection: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Receipts with what backfills withdrew, and how many rejected rows came in since."""
+    identities = [each["identity"] for each in found]
+    marks = retractions(connection, identities)
+    # Most sources have no rejected rows.
+    rejected_ones = [each["identity"] for each in found if each["rejected"]]
+    mended = receipts.count_mended(connection, rejected_ones) if rejected_ones else {}
+    places = [(each["identity"], each["attempt"]) for each in found]
     return [
-        {**each, "retracted": marks.get((each["identity"], each["attempt"]), [])} for each in found
+        {**each, "mended": mended.get(place, 0), "retracted": marks.get(place, [])}
+        for each, place in zip(found, places, strict=True)
     ]
 
 

@@ -23,12 +23,24 @@ _WIRE: Final = {
     "size_bytes": "sizeBytes",
 }
 _OF_SOURCE: Final = "(len(?) >= 4 AND starts_with(identity, ?) OR delivery = ?)"
-# Behind a receipt, in the order of lists, or in the other direction.
-_AFTER: Final = """(-epoch_us(finished_at), identity, -attempt) {} (
-        SELECT (-epoch_us(finished_at), identity, -attempt) FROM lake.source
-        WHERE identity = ? AND attempt = ?)"""
-_NEWEST: Final = "finished_at DESC, identity, attempt DESC"
-_OLDEST: Final = "finished_at, identity DESC, attempt"
+# What lists are ordered by; receipts with the same value come by identity and attempt.
+_SORTED: Final = {
+    "finishedAt": "epoch_us(finished_at)",
+    "receivedAt": "epoch_us(received_at)",
+    "name": "lower(name)",
+    **{name: name for name in ("received", "accepted", "rejected")},
+}
+SORTS: Final = tuple(_SORTED)
+# Behind a receipt: rows of the ledger never change.
+_BEHIND: Final = """({key}, identity, attempt) {sign} (
+        SELECT ({key}, identity, attempt) FROM lake.source WHERE identity = ? AND attempt = ?)"""
+_NEWEST: Final = "finished_at DESC, identity DESC, attempt DESC"
+# Rejected rows of attempts that came in since, by a requeue.
+_MENDED: Final = """
+    SELECT q.identity, q.attempt, count(DISTINCT (q.row, q.part)) FROM lake.requeue q
+    ANTI JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
+    ANTI JOIN lake.retraction w ON w.identity = q.new_identity AND w.row = q.new_row
+    WHERE q.identity IN (SELECT unnest(CAST($identities AS VARCHAR[]))) GROUP BY ALL"""
 _BLOCK: Final = 2_000
 _COUNTS: Final = "received, accepted, repeats, rejected, coalesce(incomplete, 0), reasons"
 # In the order of commits: rows keep their numbers for ever.
@@ -56,7 +68,8 @@ class ReceiptFilters:
         name_part: What the name has somewhere, in capitals or not.
         source: The beginning of the source's identity, or the id of the delivery or the job.
         after: The identity and the attempt of the receipt behind which to go on.
-        oldest_first: Whether the oldest are meant, the oldest first, instead of the newest.
+        by: What they are ordered by, a member of `SORTS`.
+        ascending: Whether the smallest and oldest come first, instead of the largest and newest.
     """
 
     name: str | None = None
@@ -65,7 +78,8 @@ class ReceiptFilters:
     until: datetime | None = None
     source: str | None = None
     after: tuple[str, int] | None = None
-    oldest_first: bool = False
+    by: str = "finishedAt"
+    ascending: bool = False
     name_part: str | None = None
 
 
@@ -120,8 +134,9 @@ def ingested_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
 def list_receipts(
     connection: duckdb.DuckDBPyConnection, filters: ReceiptFilters, limit: int
 ) -> list[dict[str, Any]]:
-    """The newest receipts, the newest first, or the oldest."""
-    source = filters.source
+    """The first receipts in an order."""
+    source, key = filters.source, _SORTED[filters.by]
+    sign, direction = (">", "ASC") if filters.ascending else ("<", "DESC")
     identity, attempt = filters.after or (None, None)
     tests: dict[str, tuple[Any, ...]] = {
         "name = ?": (filters.name,),
@@ -130,12 +145,20 @@ def list_receipts(
         "received_at >= ?": (filters.since and naive(filters.since),),
         "received_at < ?": (filters.until and naive(filters.until),),
         _OF_SOURCE: (source, source, source),
-        _AFTER.format("<" if filters.oldest_first else ">"): (identity, attempt),
+        _BEHIND.format(key=key, sign=sign): (identity, attempt),
     }
     used = {sql: values for sql, values in tests.items() if values[0] is not None}
     values = [value for each in used.values() for value in each]
-    order = _OLDEST if filters.oldest_first else _NEWEST
+    order = ", ".join(f"{each} {direction}" for each in (key, "identity", "attempt"))
     return _receipts(connection, list(used), values, f"{order} LIMIT {limit:d}")
+
+
+def count_mended(
+    connection: duckdb.DuckDBPyConnection, identities: Sequence[str]
+) -> dict[tuple[str, int], int]:
+    """How many rejected rows of sources came in since, by identity and attempt."""
+    rows = connection.execute(_MENDED, {"identities": list(identities)}).fetchall()
+    return {(identity, attempt): count for identity, attempt, count in rows}
 
 
 def is_named(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
