@@ -25,7 +25,7 @@ from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.ingest.inbox import INBOX_FLOW
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.processes import answers, orders
-from meterlake.worker.runners import FAILED, READY
+from meterlake.worker.flow_runs import FAILED, READY
 
 BROKEN: Final = 1
 # A server that is gone is not waited for long: the worker does without.

@@ -11,7 +11,7 @@ import pypdf
 import pypdfium2
 
 from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentParty
-from meterlake.model.bills.statement_content import (
+from meterlake.model.bills.statements import (
     AggregatedUsage,
     StatementContent,
     StatementLine,

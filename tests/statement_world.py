@@ -8,8 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from meterlake.model.bills.statement_content import StatementContent
-from meterlake.model.bills.statement_orders import StatementFormat, StatementOrder
+from meterlake.model.bills.statements import StatementContent, StatementFormat, StatementOrder
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.configuration.statements import StatementDefinition
 from meterlake.model.customers.accounts import Account

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-from meterlake.model.bills.statement_orders import KIND, StatementFormat, StatementOrder
+from meterlake.model.bills.statements import KIND, StatementFormat, StatementOrder
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.events.events import EventFilters, list_events

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.catalog.plans import Pricing
-from meterlake.model.configuration.price_scales import PriceScale
+from meterlake.model.catalog.plans import PriceScale, Pricing
 from meterlake.model.values.money import plain
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.what_if.price_change import proposal_effect

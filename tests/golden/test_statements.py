@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.bills.statement_orders import StatementFormat
+from meterlake.model.bills.statements import StatementFormat
 from meterlake.pipeline.statements.files import write_format
 from tests.statement_world import a_billed_home, bill_ids, content_of, name_ids
 

@@ -1,13 +1,17 @@
-"""What came in, over HTTP: an organization's measurements at a glance, and its sources one by one."""
+"""What came in, over HTTP: an organization's measurements at a glance, and its sources one by one.
+
+The sample comes in here, too: an invented month for an organization that has nothing yet.
+"""
 
 from typing import Any, Final
 
 from meterlake.api.entities import ORDERS, page
 from meterlake.api.responses.data_in import InboxCheckRequest, InboxRequest
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
-from meterlake.model.errors import Invalid
+from meterlake.model.errors import Forbidden, Invalid
 from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.home.sample import load_sample
 from meterlake.pipeline.home.status import ingest_alerts, look_at_measurements
 from meterlake.pipeline.ingest import listed_inboxes, named_inboxes
 from meterlake.pipeline.ingest.expected_files import overdue_files
@@ -21,6 +25,16 @@ _INBOXES: Final = f"{_MEASUREMENTS}/inboxes"
 _PAGE_MAX: Final = 100
 _OBJECTS: Final = 20
 _STATUSES: Final[dict[str, str | None]] = {"done": "done", "failed": "failed"}
+# What it creates; nobody gets by it what they may not create one by one.
+_CREATES: Final = (
+    *("product", "meter", "aggregation", "compoundaggregation", "plantemplate", "plan"),
+    *("pricing", "account", "accountplan", "currency"),
+)
+_RIGHTS: Final = (
+    *(("config:create", each) for each in _CREATES),
+    ("config:update", "organizationconfig"),
+    ("measurements:upload", "measurements"),
+)
 
 
 async def get_status(call: Call) -> Any:
@@ -120,6 +134,16 @@ def _operation(id_: str, path: str, handler: Handler) -> Operation:
     return Operation(id_, "GET", path, "measurements:retrieve", "measurements", handler)
 
 
+async def load(call: Call) -> Any:
+    """The worker ingests the files afterwards."""
+    for action, resource in _RIGHTS:
+        if not call.permissions.unrestricted(action, resource):
+            raise Forbidden(
+                f"no permission for {action} on {resource}; ask an administrator for it"
+            )
+    return await call.run(load_sample, call.organization, call.author)
+
+
 OPERATIONS: Final = (
     _operation("GetMeasurementsStatus", "status", get_status),
     _operation("ListSources", "sources", list_sources),
@@ -129,4 +153,5 @@ OPERATIONS: Final = (
         "RemoveInbox", "DELETE", f"{_INBOXES}/{{id}}", "config:delete", "inbox", remove_inbox
     ),
     Operation("CheckInbox", "POST", f"{_INBOXES}/check", "config:create", "inbox", check_inbox),
+    Operation("LoadSample", "POST", f"{ORGANIZATION}/sample", "config:create", "product", load),
 )

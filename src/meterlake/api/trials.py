@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from meterlake.api.responses.trials import AggregationTrialRequest
+from meterlake.api.responses.usage import AggregationTrialRequest
 from meterlake.api.server.call import ORGANIZATION, Call, Operation
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid

@@ -9,7 +9,6 @@ from typing import Final
 from cyclopts import App, CycloptsError, Group
 
 from meterlake.cli import (
-    aggregation,
     backfill,
     close_month,
     configuration,
@@ -32,7 +31,6 @@ from meterlake.cli.export import command as export
 from meterlake.cli.ingest import command as ingest
 from meterlake.cli.ingest import inbox, mappings, receipts, rejected
 from meterlake.cli.lake import checks, maintain, publish, sql, status
-from meterlake.cli.shell import home_settings
 from meterlake.cli.shell.next_steps import forget_place
 from meterlake.cli.shell.output import error_line
 from meterlake.cli.shell.signals import TERMINATED, Terminated, terminable
@@ -97,7 +95,6 @@ def build() -> App:
             webhooks,
             checks,
             usage,
-            aggregation,
             bill,
             revenue,
             balances,
@@ -109,7 +106,6 @@ def build() -> App:
             runs,
             sql,
             maintain,
-            home_settings,
             users,
             customer_link,
             serve,

@@ -24,7 +24,7 @@ from meterlake.pipeline.billing.open_points import (
 from meterlake.pipeline.closing.bill_review import review_bills
 from meterlake.pipeline.ingest.expected_files import overdue_files
 from meterlake.stores.state.billing.bills.lists import BillFilters
-from meterlake.stores.state.billing.bills.month import read_month_bills
+from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from meterlake.stores.state.billing.bills.totals import BillTotals
 from tests.bills import a_home_to_bill, price_egress, refuse_bills, subscribe, use
 from tests.homes import HEADER, configure, csv_row

@@ -15,7 +15,7 @@ from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.balances import balances
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.bills.month import read_month_bills
+from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from tests.bills import subscribe
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import HEADER, configure, csv_row, ndjson

@@ -17,7 +17,7 @@ ALLOWED = (
     "meterlake.pipeline.",
     # An export is asked for in the same words on the command line and as a flow.
     "meterlake.cli.export.documents",
-    *("meterlake.worker.runners", "meterlake.stores.processes"),
+    *("meterlake.worker.flow_runs", "meterlake.stores.processes"),
     *(
         "meterlake.model.errors",
         "meterlake.model.measurements.receipt",

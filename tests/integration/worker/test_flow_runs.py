@@ -16,11 +16,10 @@ from meterlake.model.errors import Unavailable
 from meterlake.pipeline.ingest.inbox import add_inbox, inboxes_wait
 from meterlake.stores import processes
 from meterlake.stores.state.ingest.inboxes import Afterwards
+from meterlake.worker import flow_runs
 from meterlake.worker import flow_runs as executor
-from meterlake.worker import runners
-from meterlake.worker.flow_runs import Executor
+from meterlake.worker.flow_runs import FAILED, Executor
 from meterlake.worker.rounds import INBOXES
-from meterlake.worker.runners import FAILED
 from tests.homes import HEADER, a_home, csv_row, settings
 from tests.rounds import go_round
 
@@ -265,7 +264,7 @@ def test_who_is_to_let_others_go_on_is_told_so_once(worker):
 @pytest.mark.parametrize("program", ["told(0, 1 << 40)", "told(0)"])
 def test_a_process_that_has_grown_or_done_much_is_replaced(program, worker, monkeypatch):
     if program == "told(0)":
-        monkeypatch.setattr(runners, "_JOBS_MAX", 1)
+        monkeypatch.setattr(flow_runs, "_JOBS_MAX", 1)
 
     assert [worker.warm().run(program) for _ in range(2)] == [[], []]
 
@@ -302,10 +301,10 @@ def test_one_process_is_ready_before_the_first_job(worker, monkeypatch):
     [process] = worker.processes()
 
     # The only one stays, however long it has nothing to do; one that died is followed by another.
-    monkeypatch.setattr(runners, "_IDLE_S", 0)
+    monkeypatch.setattr(flow_runs, "_IDLE_S", 0)
     worker.executor.keep_warm()
     assert is_alive(process)
-    monkeypatch.setattr(runners, "_AGAIN_S", 0)
+    monkeypatch.setattr(flow_runs, "_AGAIN_S", 0)
     assert worker.warm().run("told(1)") == ["directly"]
     worker.executor.keep_warm()
     until(lambda: len(worker.processes()) == 2)

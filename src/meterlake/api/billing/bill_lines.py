@@ -8,7 +8,7 @@ from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, me
 from meterlake.api.server.downloads import link
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
-from meterlake.pipeline.billing import bill_lines, memos
+from meterlake.pipeline.billing import bills, memos
 from meterlake.pipeline.billing.memos import MemoRef
 from meterlake.stores.state.billing.bills.lists import LineFilters
 
@@ -30,20 +30,20 @@ async def _list_all(call: Call) -> Any:
         type=query.one_of("lineItemType", _TYPES, None),
     )
     here = page(call, PAGE_MAX)
-    return await call.run(bill_lines.list_lines, call.organization, filters, here)
+    return await call.run(bills.list_lines, call.organization, filters, here)
 
 
 async def _list(call: Call) -> Any:
     id_, here = member(call, RESOURCE, _BILL_ID), page(call, PAGE_MAX)
-    return await call.run(bill_lines.list_lines_of_bill, call.organization, id_, here)
+    return await call.run(bills.list_lines_of_bill, call.organization, id_, here)
 
 
 async def _get(call: Call) -> Any:
-    return await call.run(bill_lines.get_line, call.organization, *_line(call))
+    return await call.run(bills.get_line, call.organization, *_line(call))
 
 
 async def _usage(call: Call) -> Any:
-    file = await call.run(bill_lines.usage_file, call.organization, *_line(call))
+    file = await call.run(bills.usage_file, call.organization, *_line(call))
     return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
 
 

@@ -9,7 +9,7 @@ from meterlake.api.entities import page
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import link
 from meterlake.api.server.readable_fields import RETRIEVE, permit_each, visible_rows
-from meterlake.model.bills.statement_orders import StatementFormat, StatementOrder
+from meterlake.model.bills.statements import StatementFormat, StatementOrder
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.statements import jobs
 from meterlake.pipeline.statements.files import file_download

@@ -24,7 +24,7 @@ from meterlake.api.server.idempotency_keys import KEY_MAX
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import SINGLETON, Verb
 from meterlake.model.values import wire
-from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.entity import Envelope
 
 _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -36,8 +36,6 @@ from meterlake.api.responses import (
     relations,
     revenue,
     runs,
-    sample,
-    trials,
     usage,
 )
 from meterlake.model.bills.bill import LineItemType
@@ -56,7 +54,7 @@ from meterlake.model.bills.requests import (
     SendBillRequest,
     UpdateBillStatusRequest,
 )
-from meterlake.model.bills.statement_orders import StatementJobRequest, StatementsBatchJobRequest
+from meterlake.model.bills.statements import StatementJobRequest, StatementsBatchJobRequest
 from meterlake.model.catalog.lookups import (
     LookupTableDataArchivedRequest,
     LookupTableDataDownloadJobRequest,
@@ -343,7 +341,7 @@ SHAPES: Final[dict[str, Shape]] = {
         query=(texts("including"), whole("limit", minimum=1, maximum=1000)),
     ),
     "TryAggregation": Shape(
-        takes=trials.AggregationTrialRequest, gives=trials.AggregationTrialResponse
+        takes=usage.AggregationTrialRequest, gives=usage.AggregationTrialResponse
     ),
     "ProposePriceScale": Shape(
         takes=prices.PriceScaleProposeRequest, gives=prices.PriceScaleResponse
@@ -542,7 +540,7 @@ SHAPES: Final[dict[str, Shape]] = {
             *ordered("dtCreated"),
         ),
     ),
-    "LoadSample": Shape(gives=sample.SampleResponse),
+    "LoadSample": Shape(gives=data_in.SampleResponse),
     "GetRun": Shape(gives=runs.RunResponse),
     "CancelRun": Shape(gives=runs.RunResponse),
     "RetryRun": Shape(gives=runs.RunResponse),

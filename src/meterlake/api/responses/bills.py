@@ -13,12 +13,11 @@ from meterlake.model.bills.explanation import DerivationRule
 from meterlake.model.bills.jobs import BillJobBillingFrequency, BillJobType, BillRelation
 from meterlake.model.bills.members import LINE_MEMBERS, ShownIn, response_fields
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.statement_orders import StatementJobFilters, StatementStatus
+from meterlake.model.bills.statements import StatementJobFilters, StatementStatus
 from meterlake.model.bills.verification import DifferenceSubject
 from meterlake.model.configuration.organization import CurrencyConversion
 from meterlake.model.customers.balances import EntityType
-from meterlake.model.values.entity import Value
-from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.entity import Envelope, Value
 from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
 
 BillLineItemResponse = create_model(

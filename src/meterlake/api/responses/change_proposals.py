@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from meterlake.api.responses.envelope import ToldBody
-from meterlake.model.catalog.plans import PriceChange
-from meterlake.model.configuration.price_scales import PriceScale
+from meterlake.model.catalog.plans import PriceChange, PriceScale
 from meterlake.model.resources.change_proposals import NAME_MAX, TEXT_MAX, ProposalStatus
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Id, Instant, Integer, Number, Text

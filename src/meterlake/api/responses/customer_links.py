@@ -3,8 +3,7 @@
 from typing import Any
 
 from meterlake.model.bills.bill import LineItemType
-from meterlake.model.values.entity import Value
-from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.entity import Envelope, Value
 from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
 
 

@@ -142,3 +142,11 @@ class InboxCheckResponse(Value):
     problem: Text | None = None
     objects: tuple[Text, ...]
     more: Flag
+
+
+class SampleResponse(Value):
+    """What the sample brings."""
+
+    month: Text
+    entities: Integer
+    files: Integer

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from meterlake.model.configuration.integrations import RunAction, RunStatus
-from meterlake.model.values.entity import Value
-from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.entity import Envelope, Value
 from meterlake.model.values.fields import Flag, Id, Instant, Integer, Number, Text
 
 

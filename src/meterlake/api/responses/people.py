@@ -11,8 +11,7 @@ from meterlake.model.configuration.access import (
     PrincipalType,
     TargetType,
 )
-from meterlake.model.values.entity import Value
-from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.entity import Envelope, Value
 from meterlake.model.values.fields import Flag, Id, Instant, Integer, Number, Text
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from meterlake.model.configuration.price_scales import PriceScale
+from meterlake.model.catalog.plans import PriceScale
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Id, Instant, Integer, Number, Text
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.catalog.lookups import (
     LookupTableDataJobStatus,
     LookupTableDataJobType,
@@ -15,7 +16,16 @@ from meterlake.model.catalog.lookups import (
 from meterlake.model.measurements.measurement import BATCH_MAX, UID_MAX
 from meterlake.model.measurements.receipt import UploadStatus
 from meterlake.model.values.entity import Value
-from meterlake.model.values.fields import Code, CustomValue, Id, Instant, Integer, Number, Text
+from meterlake.model.values.fields import (
+    Code,
+    CustomValue,
+    Flag,
+    Id,
+    Instant,
+    Integer,
+    Number,
+    Text,
+)
 
 Texts = dict[Text, Text]
 Numbers = dict[Text, Number]
@@ -190,3 +200,31 @@ class LookupTableRevisionDataJobResponse(Value):
     failure_reason: Text | None = None
     download_url: Text | None = None
     download_url_expiry: Text | None = None
+
+
+class AggregationTrialRequest(Value):
+    """An aggregation as it would be saved, the month, and the codes of accounts; all if none."""
+
+    aggregation: Aggregation
+    month: Text
+    accounts: Annotated[tuple[Code, ...], Field(max_length=1000)] = ()
+
+
+class TriedQuantity(Value):
+    """What the aggregation gives for an account, or why it gives nothing."""
+
+    account_id: Id
+    account: Text
+    segment: dict[str, Text] | None = None
+    unmatched: Flag | None = None
+    measurements: Integer | None = None
+    value: Number | None = None
+    units: Number | None = None
+    error: Text | None = None
+
+
+class AggregationTrialResponse(Value):
+    """What the aggregation gives, account by account; the first thousand rows."""
+
+    data: tuple[TriedQuantity, ...]
+    more: Flag

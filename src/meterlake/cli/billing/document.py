@@ -236,7 +236,7 @@ def statement(
         to: The file to write, ending in .json or .csv; without it, you see the statement on the
             screen.
     """
-    from meterlake.model.bills.statement_orders import StatementFormat, StatementOrder
+    from meterlake.model.bills.statements import StatementFormat, StatementOrder
     from meterlake.pipeline.statements.files import read_file
     from meterlake.pipeline.statements.jobs import ensure_statement
 

@@ -16,8 +16,7 @@ from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.organization import CurrencyConversion
-from meterlake.model.values.entity import Value
-from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.entity import Envelope, Value
 from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
 
 

@@ -15,7 +15,7 @@ from meterlake.model.bills.members import BillResponse
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid
-from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.entity import Envelope
 from meterlake.model.values.json_templates import environment
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from meterlake.model.rules.contracts import (
     exclusive_key_has_one_contract,
     filtered_dimensions_exist,
 )
-from meterlake.model.rules.custom_fields import custom_fields_known
+from meterlake.model.rules.organization import custom_fields_known
 from meterlake.model.rules.spans import ends_after_start
 
 ROWS: Final = (

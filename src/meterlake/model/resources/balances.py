@@ -15,24 +15,22 @@ from meterlake.model.customers.charges import Charge
 from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.resources.resource import IDS, VERBS, Filter, Resource
 from meterlake.model.rules.balances import (
-    charge_schedule_runs,
-    rollover_has_an_end,
-    schedule_lasts,
-    service_period_lasts,
-    transaction_schedule_runs,
-    transaction_type_is_in_use,
-)
-from meterlake.model.rules.commitments import (
     advances_within_the_amount,
     amount_or_units,
     billing_plan_has_periods,
     charge_fits_its_entity,
     charge_origin,
+    charge_schedule_runs,
     commitment_spent,
     fee_periods_are_in_order,
     one_way_of_billing_fees,
+    rollover_has_an_end,
+    schedule_lasts,
     separate_overage_without_surcharge,
     service_period_is_in_order,
+    service_period_lasts,
+    transaction_schedule_runs,
+    transaction_type_is_in_use,
 )
 from meterlake.model.rules.references import contract_is_of_the_account
 from meterlake.model.rules.spans import ends_after_start

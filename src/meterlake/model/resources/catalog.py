@@ -34,7 +34,7 @@ from meterlake.model.rules.catalog.meters import (
     target_field_fits,
 )
 from meterlake.model.rules.contracts import filtered_dimensions_stay
-from meterlake.model.rules.custom_fields import custom_fields_known
+from meterlake.model.rules.organization import custom_fields_known
 
 ROWS: Final = (
     Resource(

@@ -19,9 +19,9 @@ from meterlake.model.rules.accounts import overlaps_are_allowed
 from meterlake.model.rules.catalog.compound import compounds_keep_custom_fields
 from meterlake.model.rules.catalog.derived import calculations_keep_custom_fields
 from meterlake.model.rules.contracts import exclusive_key_is_of_one_contract
-from meterlake.model.rules.custom_fields import custom_fields_not_in_use_stay
 from meterlake.model.rules.organization import (
     currency_code_stays,
+    custom_fields_not_in_use_stay,
     expected_files_name_their_time,
     grace_period_has_a_unit,
     hour_of_daily_bills,

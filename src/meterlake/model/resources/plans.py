@@ -9,28 +9,26 @@ from meterlake.model.configuration.organization import Currency
 from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
 from meterlake.model.rules.catalog.plans import (
-    bespoke_account_stays,
-    bespoke_plan_in_its_group,
-    group_in_use_overlaps_nothing,
-    one_billing_period_in_group,
-    one_plan_per_product_in_group,
-    plan_product,
-)
-from meterlake.model.rules.catalog.pricing import (
     aggregation_in_product_scope,
     bands_rise,
+    bespoke_account_stays,
+    bespoke_plan_in_its_group,
     compound_in_product_scope,
     counter_in_product_scope,
+    group_in_use_overlaps_nothing,
     one_adjustment_per_day,
     one_aggregation,
+    one_billing_period_in_group,
     one_counter_price_at_a_time,
     one_plan_or_template,
+    one_plan_per_product_in_group,
     one_price_at_a_time,
     overage_bands_fit,
+    plan_product,
     pricing_aggregation_type,
     segment_exists,
 )
-from meterlake.model.rules.custom_fields import custom_fields_known
+from meterlake.model.rules.organization import custom_fields_known
 from meterlake.model.rules.spans import ends_after_start
 
 ROWS: Final = (

@@ -1,10 +1,14 @@
-"""Rules of the organization's settings and its currencies."""
+"""Rules of the organization's settings, its currencies, and the custom fields that entities may carry."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic.alias_generators import to_snake
 
 from meterlake.model.configuration.organization import (
     ONCE_A_DAY,
     Currency,
+    CustomFields,
     FileRhythm,
     OrganizationConfig,
     refuse_two_rates,
@@ -12,6 +16,46 @@ from meterlake.model.configuration.organization import (
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed, display_name
 from meterlake.model.values.period import zone
+
+
+def custom_fields_not_in_use_stay(new: Proposed[CustomFields]) -> None:
+    """A custom field that an entity carries is not taken away from its kind."""
+    if new.before is None:
+        return
+    kinds: Iterable[type[Any]] = new.configuration.kinds()
+    for kind in kinds:
+        attribute = to_snake(kind.__name__)
+        if "custom_fields" not in kind.model_fields or attribute not in CustomFields.model_fields:
+            continue
+        gone = set(getattr(new.before, attribute)) - set(getattr(new.entity, attribute))
+        for record in new.configuration.all(kind) if gone else ():
+            still_used = sorted(gone & set(record.entity.custom_fields))
+            if still_used:
+                who = f"{kind.__name__} {getattr(record.entity, 'code', None) or record.id!r}"
+                raise Invalid(
+                    _camel(attribute),
+                    still_used[0],
+                    f"{who} has it; keep it, or take it away there first",
+                )
+
+
+def _camel(attribute: str) -> str:
+    return CustomFields.model_fields[attribute].alias or attribute
+
+
+def custom_fields_known(new: Proposed[Any]) -> None:
+    """A custom field exists on the organization before an entity carries it."""
+    attribute = to_snake(type(new.entity).__name__)
+    if not new.entity.custom_fields or attribute not in CustomFields.model_fields:
+        return
+    known: set[str] = set()
+    for record in new.configuration.all(CustomFields):
+        known |= set(getattr(record.entity, attribute))
+    for name, value in new.entity.custom_fields.items():
+        if name not in known:
+            rule = f"customFields.{_camel(attribute)} has no such field; add it there first"
+            raise Invalid(f"customFields.{name}", value, rule)
+
 
 # The fields in which entities name a currency by its code, but for the organization's rates.
 CURRENCY_FIELDS: Final = ("currency", "currency_paid")

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from meterlake.model.errors import NotFound
+from meterlake.model.values.fields import Id, Instant, Integer, Text
 from meterlake.model.values.money import ZERO
 
 
@@ -234,3 +235,14 @@ class Configuration:
         return {
             record.id: record.version for kind in self._by_kind.values() for record in kind.values()
         }
+
+
+class Envelope(Value):
+    """What surrounds the fields of everything that is stored."""
+
+    id: Id
+    version: Integer | None = None
+    created_by: Text | None = None
+    dt_created: Instant | None = None
+    last_modified_by: Text | None = None
+    dt_last_modified: Instant | None = None

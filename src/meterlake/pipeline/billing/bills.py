@@ -1,4 +1,4 @@
-"""Bills of the API: listed, searched, approved, locked and deleted."""
+"""Bills of the API and their lines: listed, searched, approved, locked and deleted."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -8,27 +8,39 @@ from typing import Any, Final
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.customers.accounts import Account
+from meterlake.model.errors import NotFound
 from meterlake.model.resources.listing import Search
+from meterlake.model.values import wire
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances.ended_balances import settle_draws
-from meterlake.pipeline.billing.bill_documents import bill_response
+from meterlake.pipeline.billing.bill_documents import bill_response, line_response
 from meterlake.pipeline.billing.late_usage.taking_back import take_back_memos_of
+from meterlake.pipeline.billing.line_usage import line_usage
 from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.explorer.answers import FileFormat, keep_file
 from meterlake.stores import Organization
+from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills import lists as bill_lists
 from meterlake.stores.state.billing.bills.bulk_approval import BATCH, approve_pending, pending_ids
-from meterlake.stores.state.billing.bills.lists import BillFilters, of_billing_period
+from meterlake.stores.state.billing.bills.lists import (
+    BillFilters,
+    LineFilters,
+    StoredLine,
+    of_billing_period,
+)
 from meterlake.stores.state.billing.bills.versions import BillVersion, list_versions
 from meterlake.stores.state.billing.credits.source_events import last_posting
 from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.statements.files import NO_FILES, statement_files
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.pages import Page
 
 _ONE_DAY: Final = timedelta(days=1)
+_KIND: Final = "line item"
 
 
 def list_bills(
@@ -266,3 +278,58 @@ def _responses(reader: Reader, found: Sequence[StoredBill], **parts: Any) -> lis
     return [
         bill_response(bill, closed_until, files.get(bill.id, NO_FILES), **parts) for bill in found
     ]
+
+
+def list_lines(organization: Organization, filters: LineFilters, page: Page) -> Document:
+    """One page of lines: those of the newest bill first, each bill's in their order."""
+    with organization.reading() as reader:
+        found, token = bill_lists.list_lines(reader, filters, page)
+        return envelope([line_response(*each) for each in found], token)
+
+
+def list_lines_of_bill(organization: Organization, bill_id: str, page: Page) -> Document:
+    """One page of the lines of a bill, in their order.
+
+    Raises:
+        NotFound: There is no such bill.
+    """
+    with organization.reading() as reader:
+        bills.get(reader, bill_id)
+    return list_lines(organization, LineFilters(bill_id=bill_id), page)
+
+
+def get_line(organization: Organization, bill_id: str, id: str) -> Document:
+    """One line of a bill.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+    """
+    with organization.reading() as reader:
+        return line_response(*find_line(reader, bill_id, id))
+
+
+def find_line(reader: Reader, bill_id: str, id: str) -> StoredLine:
+    """A line of a bill by its id.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+    """
+    bill = bills.get(reader, bill_id)
+    for number, line in enumerate(bill.content.lines, start=1):
+        if line_id(bill_id, line.key) == id:
+            return StoredLine(bill, line, number)
+    raise NotFound(_KIND, id)
+
+
+def usage_file(organization: Organization, bill_id: str, id: str) -> Download:
+    """A file with a line and the measurements that it charges for, as its bill pins them.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+        Unavailable: The store failed.
+    """
+    with organization.reading() as reader:
+        found = find_line(reader, bill_id, id)
+    usage = line_usage(organization, found.bill, found.line)
+    data = wire.dumps({"lineItem": line_response(*found), **usage})
+    return keep_file(organization, f"usage-{id}", data, FileFormat.JSON)

@@ -16,8 +16,7 @@ from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.rules.memos import REASONS, check_memo, memo_line
 from meterlake.model.values.entity import Record
 from meterlake.model.values.problems import read
-from meterlake.pipeline.billing.bill_lines import find_line
-from meterlake.pipeline.billing.bills import get_bill
+from meterlake.pipeline.billing.bills import find_line, get_bill
 from meterlake.pipeline.config.entities import Document, envelope, version_of
 from meterlake.pipeline.config.named_entities import find_named
 from meterlake.stores import Organization

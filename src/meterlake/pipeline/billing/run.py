@@ -18,7 +18,6 @@ from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import NotFound
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.money import ZERO, exact, plain
-from meterlake.model.values.packed_list import PackedList
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances.ended_balances import settle_draws
 from meterlake.pipeline.billing.bill_keys import identity_of
@@ -45,6 +44,7 @@ from meterlake.stages.bill import (
 )
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.accounts.buckets import PackedList
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import (
     BatchedBill,

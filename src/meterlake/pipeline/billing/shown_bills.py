@@ -15,10 +15,10 @@ from meterlake.pipeline.billing.run import Billed, BillResult
 from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.billing.bill_states import BillState, read_bill_states
 from meterlake.stores.state.billing.bills.batch import BillOutcome
 from meterlake.stores.state.billing.bills.bulk_approval import BATCH, approve_pending
 from meterlake.stores.state.billing.bills.lists import BillFilters
+from meterlake.stores.state.billing.bills.summaries import BillState, read_bill_states
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters

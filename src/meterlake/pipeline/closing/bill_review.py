@@ -37,7 +37,7 @@ from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Organization
 from meterlake.stores.lake.rejected import count_open
-from meterlake.stores.state.billing.bills.month import read_month_bills
+from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from meterlake.stores.state.billing.bills.totals import PaidUnits, paid_units, read_bill_totals
 from meterlake.stores.state.billing.calculations.pins import last_transaction
 from meterlake.stores.state.core.account_names import by_id, count_accounts

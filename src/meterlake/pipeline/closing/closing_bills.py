@@ -29,7 +29,7 @@ from meterlake.stages.bill.pricing.remainders import decimals
 from meterlake.stores import Organization
 from meterlake.stores.lake import quantities
 from meterlake.stores.state.billing.bills.batch import BillOutcome
-from meterlake.stores.state.billing.bills.month import MonthBill, read_month_bills
+from meterlake.stores.state.billing.bills.summaries import MonthBill, read_month_bills
 from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 

@@ -38,7 +38,7 @@ from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.billing.bills.month import read_month_bills
+from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from meterlake.stores.state.billing.bills.totals import MonthTotal, read_month_totals
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import AGAIN, JobFilters, read_job, submit

@@ -8,7 +8,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.named_bills import find_bills
 from meterlake.stores import Organization
-from meterlake.stores.state.billing.bills.month import read_month_bills
+from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from meterlake.stores.state.core.account_names import by_code
 
 

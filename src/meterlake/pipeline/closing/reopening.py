@@ -9,7 +9,7 @@ from meterlake.model.errors import Conflict, Locked, NotFound
 from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.closing.close_month import Closing, ClosingStep
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.bills.month import read_month_bills
+from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from meterlake.stores.state.integrations.runs import sent_entities
 
 # Bills of one transaction: other writers of State wait for as long as it takes.

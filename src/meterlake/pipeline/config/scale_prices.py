@@ -1,6 +1,6 @@
 """Prices of many plans changed at once: proposed, looked at, and applied all or none."""
 
-from meterlake.model.configuration.price_scales import PriceScale
+from meterlake.model.catalog.plans import PriceScale
 from meterlake.model.errors import Conflict
 from meterlake.pipeline.config.apply_configuration import ApplyOptions, apply
 from meterlake.pipeline.config.webhook_addresses import address_policy

@@ -22,7 +22,7 @@ from meterlake.pipeline.documents.render import (
 )
 from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.lists import BillFilters, bills_by_date
-from meterlake.stores.state.billing.bills.month import read_month_bills
+from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.reader import Reader
 

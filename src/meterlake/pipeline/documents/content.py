@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentParty
-from meterlake.model.bills.statement_content import (
+from meterlake.model.bills.statements import (
     DEFAULT_DEFINITION,
     StatementContent,
     StatementLine,
+    StatementOrder,
 )
-from meterlake.model.bills.statement_orders import StatementOrder
 from meterlake.model.catalog.counters import CounterPricing
 from meterlake.model.catalog.plans import Pricing
 from meterlake.model.configuration.organization import Currency, CustomFields

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from meterlake.model.bills.jobs import BillOrder
-from meterlake.model.bills.statement_orders import StatementOrder
+from meterlake.model.bills.statements import StatementOrder
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import WebhookDestination

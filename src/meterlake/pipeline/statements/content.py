@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.bills.bill import LineItemType
-from meterlake.model.bills.statement_content import StatementContent, StatementLine
-from meterlake.model.bills.statement_orders import StatementOrder
+from meterlake.model.bills.statements import StatementContent, StatementLine, StatementOrder
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.configuration.statements import StatementDefinition
 from meterlake.model.customers.accounts import Account

@@ -7,8 +7,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Final
 
-from meterlake.model.bills.statement_content import StatementContent
-from meterlake.model.bills.statement_orders import KIND, StatementFormat, StatementOrder
+from meterlake.model.bills.statements import KIND, StatementContent, StatementFormat, StatementOrder
 from meterlake.model.errors import MeterlakeError
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.export.statement_document import (

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import select
 
-from meterlake.model.bills.statement_orders import (
+from meterlake.model.bills.statements import (
     KIND,
     StatementFormat,
     StatementJobFilters,

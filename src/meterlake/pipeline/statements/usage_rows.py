@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.bills.statement_content import AggregatedUsage, StatementRow
+from meterlake.model.bills.statements import AggregatedUsage, StatementRow
 from meterlake.model.catalog.catalog import Meter, Reduce
 from meterlake.model.configuration.statements import (
     AggregationFrequency,

@@ -17,12 +17,13 @@ from meterlake.model.catalog.plans import (
     Plan,
     PlanTemplate,
     PriceChange,
+    PriceFactor,
+    PriceScale,
     Pricing,
     PricingBand,
     PricingType,
 )
 from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.model.configuration.price_scales import PriceFactor, PriceScale
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import code_of, resource_of
 from meterlake.model.resources.proposal import Document

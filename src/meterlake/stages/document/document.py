@@ -21,7 +21,7 @@ from meterlake.model.bills.document import (
     DocumentUsageRow,
 )
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.statement_content import AggregatedUsage
+from meterlake.model.bills.statements import AggregatedUsage
 from meterlake.model.errors import UnbalancedBill
 from meterlake.model.values.money import divide, exact, plain, round_quotient
 from meterlake.model.values.period import format_instant, zone

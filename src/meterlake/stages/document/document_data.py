@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from meterlake.model.bills.document import AppendixDetail, DocumentParty
-from meterlake.model.bills.statement_content import StatementContent
+from meterlake.model.bills.statements import StatementContent
 from meterlake.model.values.money import RoundingMode
 
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.bills.members import BILL_MEMBERS, LINE_MEMBERS, ShownIn, members_in
-from meterlake.model.bills.statement_content import (
+from meterlake.model.bills.statements import (
     AggregatedUsage,
     StatementContent,
     StatementLine,

@@ -10,7 +10,7 @@ from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.bill_lines import usage_file
+from meterlake.pipeline.billing.bills import usage_file
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.memos.lines import line_id

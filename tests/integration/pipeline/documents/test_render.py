@@ -16,7 +16,7 @@ import pypdf
 import pytest
 
 from meterlake.model.bills.document import DocumentFormat
-from meterlake.model.bills.statement_content import StatementLine
+from meterlake.model.bills.statements import StatementLine
 from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, NotAvailable
 from meterlake.model.values.money import plain
 from meterlake.pipeline.documents import render

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from meterlake.model.bills.statement_orders import StatementFormat
+from meterlake.model.bills.statements import StatementFormat
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.statements import AggregationFrequency
 from meterlake.model.errors import Invalid

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.bills.statement_content import StatementLine
+from meterlake.model.bills.statements import StatementLine
 from meterlake.model.catalog.catalog import Reduce
 from meterlake.model.errors import UnbalancedBill
 from meterlake.model.values.money import RoundingMode

@@ -7,7 +7,7 @@ from meterlake.model.calculation import InvalidCalculation
 from meterlake.model.catalog.catalog import QUOTED, Aggregation, CompoundAggregation, Product
 from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid
-from meterlake.model.rules.catalog.pricing import segments_of_compound
+from meterlake.model.rules.catalog.plans import segments_of_compound
 from meterlake.model.rules.proposed import Proposed, changes, check_dependents
 from meterlake.model.scopes.compound import CUSTOM_FIELD_KINDS, CUSTOM_FIELDS, CompoundScope
 from meterlake.model.scopes.products import product_of_aggregation

@@ -14,7 +14,7 @@ from meterlake.model.catalog.plans import Pricing
 from meterlake.model.errors import Invalid
 from meterlake.model.measurements.measurement import Category
 from meterlake.model.rules.catalog.compound import aggregations_in_reach, compounds_of
-from meterlake.model.rules.catalog.pricing import segment_exists
+from meterlake.model.rules.catalog.plans import segment_exists
 from meterlake.model.rules.proposed import Proposed, changes, check_dependents
 from meterlake.model.values import wire
 

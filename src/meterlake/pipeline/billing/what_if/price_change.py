@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from meterlake.model.bills.what_if import NAMED_MAX, AmountTotal, Mover, Movers
-from meterlake.model.catalog.plans import PriceChange, PriceChangePreview, Pricing
+from meterlake.model.catalog.plans import PriceChange, PriceChangePreview, PriceScale, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.model.configuration.price_scales import PriceScale
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain

@@ -7,7 +7,7 @@ import pytest
 from meterlake.model.bills.unbilled import Uncovered
 from meterlake.model.customers.contracts import CommitmentFee
 from meterlake.model.errors import Invalid
-from meterlake.model.rules.commitments import billing_plan_has_periods
+from meterlake.model.rules.balances import billing_plan_has_periods
 from meterlake.model.rules.proposed import Proposed
 from meterlake.stages.bill import fees_on_no_bill
 from tests.billing_world import World, instant

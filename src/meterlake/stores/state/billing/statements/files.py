@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from meterlake.model.bills.statement_orders import StatementFormat, StatementStatus
+from meterlake.model.bills.statements import StatementFormat, StatementStatus
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL_VERSION, METADATA, InstantText, StorableText

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import literal, select
 
-from meterlake.model.bills.statement_orders import (
+from meterlake.model.bills.statements import (
     KIND,
     StatementOrder,
     StatementStatus,

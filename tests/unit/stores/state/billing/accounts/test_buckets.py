@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.values.packed_list import PackedList
+from meterlake.stores.state.billing.accounts.buckets import PackedList
 
 ITEMS = st.lists(st.integers() | st.text(max_size=5) | st.decimals(allow_nan=False), max_size=40)
 
