@@ -117,8 +117,10 @@ async def show_revenue(visit: Visit) -> Response:
             reportingCurrency=reporting,
             pageSize=EVERY_MAX,
         )
+        rates.update(answer.get("rates", {}))
         return rows_of(answer)
 
+    rates: dict[str, Decimal] = {}
     of_months, *others, currencies, margins = await asyncio.gather(
         rows("month", month.moved(1 - _MONTHS), month),
         rows("product", month, month),
@@ -149,6 +151,8 @@ async def show_revenue(visit: Visit) -> Response:
         ),
         charts=[(unit, _chart(visit, unit, names, months)) for unit in units],
         totals=[(unit, _beside(sums, unit, month)) for unit in units],
+        paid=_paid(months, month, reporting),
+        rates={code: rate for code, rate in sorted(rates.items()) if code != reporting},
         months=months,
         products=_with_shares([each for each in products if not _is_ahead(each)], "productId"),
         customers=_with_shares(customers, "accountId")[:50],
@@ -167,6 +171,30 @@ async def _margins(visit: Visit, month: Month, reporting: str | None) -> dict[st
         "/revenue/margins", month=month, reportingCurrency=reporting, pageSize=EVERY_MAX
     )
     return found
+
+
+class Paid(NamedTuple):
+    """What a month's bills come to beside its revenue, in one unit; the three add up to it."""
+
+    unit: str
+    billed: Decimal
+    drawn: Decimal
+    ahead: Decimal
+
+
+def _paid(months: Iterable[dict[str, Any]], month: Month, reporting: str | None) -> list[Paid]:
+    """How what is billed differs from the revenue, by unit, where it does."""
+    names = ("billedAmount", "drawnAmount", "chargedAheadAmount")
+    if reporting is not None:
+        names = ("reportingBilledAmount", "reportingDrawnAmount", "reportingChargedAheadAmount")
+    found: dict[str, Paid] = {}
+    with exact():
+        for each in months:
+            if each["month"] == str(month):
+                own = found.get(each["unit"], Paid(each["unit"], ZERO, ZERO, ZERO))
+                sums = (old + Decimal(each[name]) for old, name in zip(own[1:], names, strict=True))
+                found[each["unit"]] = Paid(each["unit"], *sums)
+    return [each for _, each in sorted(found.items()) if each.drawn or each.ahead]
 
 
 def _without_rate(months: Iterable[dict[str, Any]], month: Month) -> list[str]:
@@ -228,7 +256,8 @@ def _csv(name: str, rows: Sequence[dict[str, Any]]) -> Response:
     members = (
         *("month", "accountCode", "accountName", "productCode", "productName", "currency"),
         *("amount", "approvedAmount", "draftAmount", "billedAmount", "drawnAmount"),
-        *("chargedAheadAmount", "count", "reportingAmount"),
+        *("chargedAheadAmount", "count", "reportingAmount", "reportingBilledAmount"),
+        *("reportingDrawnAmount", "reportingChargedAheadAmount"),
     )
     shown = [each for each in members if any(each in row for row in rows)]
     return csv_file(name, [shown, *([row.get(each) for each in shown] for row in rows)])

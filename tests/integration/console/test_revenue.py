@@ -1,5 +1,7 @@
 """Revenue over HTTP, as a command and as a page: what bills come to, in groups."""
 
+import csv
+import io
 import json
 import re
 from decimal import Decimal
@@ -20,7 +22,7 @@ from tests.bills import subscribe
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import HEADER, configure, csv_row, ndjson
 from tests.people import allow, deny
-from tests.sent_bills import account_id, create
+from tests.sent_bills import account_id, create, put_bill, top_up
 
 REVENUE = f"{CONSOLE}/revenue"
 
@@ -83,6 +85,39 @@ def test_the_page_shows_totals_shares_and_changes(world):
         in ada.page.text
     )
     assert "Nothing was billed" in ada.go(f"{REVENUE}?month=2020-01")
+
+
+def test_in_one_currency_the_cards_add_up_and_name_the_rates(tmp_path):
+    with a_console(tmp_path) as found:
+        rates = [{"from": "USD", "to": "EUR", "multiplier": Decimal("0.923")}]
+        configure(
+            found.home.organization,
+            currencies=[{"code": each, "name": each} for each in ("USD", "EUR")],
+            organizationConfig={"currencyConversions": rates},
+        )
+        top_up(found.home, "bolt", 50)
+        bill(found.home.organization, Month.parse(MONTH))
+        # Another bill is in euros.
+        put_bill(found.home, account_id(found.home, "acme"), 9, 100, currency="EUR")
+        found.join("ada@example.com", allow())
+        ada = found.browser("ada@example.com")
+        text = ada.go(f"{REVENUE}?month={MONTH}&reporting=EUR")
+        answer = ada.client.get(f"{REVENUE}?month={MONTH}&reporting=EUR&format=csv&table=month")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+
+    # 204.50 USD are 188.75 EUR, of which a balance paid 50 USD, or 46.15 EUR.
+    assert "September 2026, EUR 288.75 EUR" in text
+    assert "Billed, EUR 242.60 EUR" in text
+    assert "Revenue less 46.15 EUR that balances and commitments paid" in text
+    assert "Billed, USD" not in text
+    assert "1 USD = 0.923 EUR: the organization's currency conversions of now" in text
+    for each in rows:
+        for prefix in ("", "reporting"):
+            revenue, billed, drawn, ahead = (
+                Decimal(each[(prefix + name)[:1].lower() + (prefix + name)[1:]])
+                for name in ("Amount", "BilledAmount", "DrawnAmount", "ChargedAheadAmount")
+            )
+            assert revenue == billed + drawn - ahead
 
 
 def test_a_currency_without_a_rate_is_said_and_in_no_sum(world):

@@ -9,8 +9,10 @@ class RevenueRowResponse(Value):
     """The revenue in one currency, in the groups that were asked for.
 
     `amount` is `billedAmount`, what bills come to, and `drawnAmount`, what balances and commitments
-    pay of them, without `chargedAheadAmount`, what bills charge for these. `count` counts bills, or lines where products are told apart. `reportingAmount` is rounded for
-    itself, and absent without a rate.
+    pay of them, without `chargedAheadAmount`, what bills charge for these. `count` counts bills, or
+    lines where products are told apart. The amounts in the reporting currency add up in the same way:
+    `reportingBilledAmount` follows from the three others, which are rounded each for itself. They are
+    absent without a rate.
     """
 
     month: Text | None = None
@@ -29,6 +31,9 @@ class RevenueRowResponse(Value):
     charged_ahead_amount: Number
     count: Integer
     reporting_amount: Number | None = None
+    reporting_billed_amount: Number | None = None
+    reporting_drawn_amount: Number | None = None
+    reporting_charged_ahead_amount: Number | None = None
 
 
 class OtherCostResponse(Value):
@@ -99,12 +104,17 @@ class MarginsResponse(Value):
 
 
 class RevenueResponse(Value):
-    """The revenue of some months; the newest month first, the largest amounts first."""
+    """The revenue of some months; the newest month first, the largest amounts first.
+
+    `rates` are those of the organization's currency conversions of now, by which all months are
+    converted: how many units of the reporting currency one of each currency is.
+    """
 
     start_month: Text
     end_month: Text
     groups: tuple[RevenueGroup, ...]
     reporting_currency: Text | None = None
     missing_rates: tuple[Text, ...] | None = None
+    rates: dict[str, Number] | None = None
     data: tuple[RevenueRowResponse, ...]
     next_token: Text | None = None

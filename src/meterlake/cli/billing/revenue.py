@@ -57,6 +57,12 @@ def revenue(  # noqa: PLR0913 - a command has as many options as it has
     request = RevenueRequest(groups=groups, first=first, last=month, reporting=reporting)
     with options.open() as organization:
         found = find_revenue(organization, request, Page(limit))
+    _show_revenue(found, by, reporting, options)
+
+
+def _show_revenue(
+    found: dict[str, Any], by: tuple[str, ...], reporting: str | None, options: Options
+) -> None:
     if options.json:
         for each in found["data"]:
             options.output.line(each)
@@ -70,9 +76,19 @@ def revenue(  # noqa: PLR0913 - a command has as many options as it has
             "?billedAmount=billed",
             "amount",
         ),
-        *(() if reporting is None else (f"reportingAmount={reporting}",)),
+        *(
+            ()
+            if reporting is None
+            else (
+                f"reportingBilledAmount=billed, {reporting}",
+                f"reportingAmount={reporting}",
+            )
+        ),
     )
     options.output.rows(found["data"], columns, empty="No bills.")
+    for code, rate in found.get("rates", {}).items():
+        if code != reporting:
+            options.output.note(f"1 {code} = {rate} {reporting}, by the currency conversions.")
     if found.get("missingRates"):
         codes = ", ".join(found["missingRates"])
         options.output.note(

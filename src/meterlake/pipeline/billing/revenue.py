@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
 from meterlake.model.errors import Invalid
+from meterlake.model.values.money import exact
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.config.entities import Document
@@ -88,12 +88,13 @@ def revenue(organization: Organization, request: RevenueRequest, page: Page) -> 
     }
     if request.reporting is not None:
         answer["reportingCurrency"] = request.reporting
+        rates = {
+            code: currencies.rate(code, request.reporting)
+            for code in sorted({each.key.currency for each in found})
+        }
         # The currencies of amounts that are in no sum of the reporting one.
-        answer["missingRates"] = sorted(
-            code
-            for code in {each.key.currency for each in found}
-            if currencies.rate(code, request.reporting) is None
-        )
+        answer["missingRates"] = [code for code, rate in rates.items() if rate is None]
+        answer["rates"] = {code: rate for code, rate in rates.items() if rate is not None}
     if start + page.size < len(found):
         answer["nextToken"] = position_token(start + page.size)
     return answer
@@ -146,16 +147,29 @@ def _row(
         "drawnAmount": each.drawn,
         "chargedAheadAmount": each.ahead,
         "count": each.bills,
-        "reportingAmount": _converted(each.revenue, key.currency, currencies, reporting),
+        **_converted(each, currencies, reporting),
     }
     return {name: value for name, value in shown.items() if value is not None}
 
 
-def _converted(
-    amount: Decimal, currency: str, currencies: Currencies, reporting: str | None
-) -> Decimal | None:
-    """An amount in the reporting currency, rounded as that one is; None without a rate."""
-    rate = None if reporting is None else currencies.rate(currency, reporting)
+def _converted(each: RevenueSum, currencies: Currencies, reporting: str | None) -> Document:
+    """The amounts in the reporting currency, rounded as that one is; none without a rate.
+
+    What is billed follows from the others: in every currency revenue is what is billed, and what
+    balances and commitments pay, less what is charged ahead.
+    """
+    rate = None if reporting is None else currencies.rate(each.key.currency, reporting)
     if reporting is None or rate is None:
-        return None
-    return currencies.round(Amount(amount).times(rate), reporting)
+        return {}
+    revenue, drawn, ahead = (
+        currencies.round(Amount(amount).times(rate), reporting)
+        for amount in (each.revenue, each.drawn, each.ahead)
+    )
+    with exact():
+        billed = revenue - drawn + ahead
+    return {
+        "reportingAmount": revenue,
+        "reportingBilledAmount": billed,
+        "reportingDrawnAmount": drawn,
+        "reportingChargedAheadAmount": ahead,
+    }
