@@ -44,6 +44,20 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "E-mails of bills": ("billLetterSubject", "billLetterText"),
     "Statements and invoices elsewhere": (),
 }
+# From when on a changed setting of each group holds.
+_FROM_NEXT_CALCULATION: Final = "for bills from their next calculation on"
+_HOLDS: Final[Mapping[str, str]] = {
+    "Time and money": _FROM_NEXT_CALCULATION,
+    "Numbers of bills": "for bills that are made from now on; those that there are keep theirs",
+    "When bills are made": "from the next run on",
+    "Approval": "at once, for bills that are not approved yet",
+    "Review": "at once",
+    "What a bill holds": _FROM_NEXT_CALCULATION,
+    "E-mails of bills": "at once, for every e-mail that is written from now on, also of bills that"
+    " are approved already",
+    "Statements and invoices elsewhere": "for statements that are made from now on, and for bills"
+    " from their next calculation on",
+}
 # What people read in place of the API's names.
 _LABELS: Final[Mapping[str, str]] = {
     "timezone": "Time zone",
@@ -78,16 +92,21 @@ _MAY_LACK: Final = frozenset({"autoApproveBillsGracePeriodUnit"})
 _STAGES: Final = ("beta", "preview")
 
 
-def _grouped(fields: Iterable[ShownField]) -> list[tuple[str, list[ShownField]]]:
+_TITLES: Final = {name: title for title, names in _GROUPS.items() for name in names}
+
+
+def _group_of(name: str) -> str:
+    return _TITLES.get(name, list(_GROUPS)[-1])
+
+
+def _grouped(fields: Iterable[ShownField]) -> list[tuple[str, str, list[ShownField]]]:
+    """The title of each group, from when on it holds, and its fields."""
     groups: dict[str, list[ShownField]] = {title: [] for title in _GROUPS}
-    titles = {name: title for title, names in _GROUPS.items() for name in names}
-    last = list(_GROUPS)[-1]
     by_name = {each.field.name: each for each in fields}
-    order = [*titles, *(name for name in by_name if name not in titles)]
-    for name in order:
+    for name in [*_TITLES, *(name for name in by_name if name not in _TITLES)]:
         if name in by_name:
-            groups[titles.get(name, last)].append(by_name[name])
-    return list(groups.items())
+            groups[_group_of(name)].append(by_name[name])
+    return [(title, _HOLDS[title], some) for title, some in groups.items()]
 
 
 async def show_settings(visit: Visit) -> Response:
@@ -166,10 +185,14 @@ async def _save(visit: Visit) -> str:
     made = await visit.api.send("PUT", "/organizationconfig", body)
     # The person's own pages show the new zone at once; others have it from their next sign-in on.
     visit.session = replace(visit.session, zone=made["timezone"])
-    changed = [each.label for each in _fields() if made.get(each.name) != stored.get(each.name)]
+    changed = [each for each in _fields() if made.get(each.name) != stored.get(each.name)]
     if not changed:
         return "You saved the settings. None has changed."
-    return f"You changed {', '.join(changed)}. It holds for bills from their next calculation on."
+    labels: dict[str, list[str]] = {}
+    for each in changed:
+        labels.setdefault(_HOLDS[_group_of(each.name)], []).append(each.label)
+    told = (f"You changed {', '.join(names)}. It holds {when}." for when, names in labels.items())
+    return " ".join(told)
 
 
 ROUTES: Final = (*page_routes(SETTINGS, show_settings, change_settings, "ConsoleSettings"),)

@@ -31,6 +31,8 @@ _STAMP: Final = "%Y%m%dT%H%M%S"
 # everything that only addresses have.
 _DOTS: Final = re.compile(r"[.\u2024\u3002\uff0e\uff61](?=[^\W\d_]{2})")
 _ADDRESS: Final = re.compile(r"[/\\@<>]+|:(?=\S)|\bwww\b", re.IGNORECASE)
+# Words with a slash and no dot, as in "Juniper Pharma A/S": nothing makes a link of them.
+_SLASHED: Final = re.compile(r"[^\W_][\w&'\u2019-]*(/[\w&'\u2019-]+)+[.,;)]?")
 _PAUSE_MIN: Final = timedelta(minutes=1)
 _PAUSE_MAX: Final = timedelta(hours=4)
 # After so long nobody tries any more.
@@ -48,8 +50,11 @@ def without_links(text: str) -> str:
     'Ada: https evil. example x or evil. example'
     >>> without_links("Dr. J.R.R. Tolkien")
     'Dr. J.R.R. Tolkien'
+    >>> without_links("Juniper Pharma A/S, c/o evil.example/x")
+    'Juniper Pharma A/S, c/o evil. example x'
     """
-    return " ".join(_DOTS.sub(". ", _ADDRESS.sub(" ", text)).split())
+    parts = (each if _SLASHED.fullmatch(each) else _ADDRESS.sub(" ", each) for each in text.split())
+    return " ".join(_DOTS.sub(". ", " ".join(parts)).split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,10 @@ def test_a_setting_is_changed_and_named(ada):
     save(ada, form(ada), daysBeforeBillDue="45")
 
     assert "You changed Days until a bill is due." in ada.text
+    assert "It holds for bills from their next calculation on." in ada.text
     assert form(ada)["daysBeforeBillDue"] == ["45"]
+    save(ada, form(ada), billLetterSubject="Your bill, {customer}")
+    assert "It holds at once, for every e-mail that is written from now on" in ada.text
 
 
 def test_who_changes_the_time_zone_sees_its_days_at_once(ada):

@@ -224,6 +224,17 @@ def test_an_organization_sets_the_words_of_its_letters(server, mailbox, capsys):
         ).json()
         assert tried["subject"] == "2026-09-01 to 2026-09-30: 73.50 USD"
         assert tried["text"] == "{Hello} Acme\n"
+        name = "Juniper Pharma A/S"
+        customer = http.get(f"/accounts/{bill_['accountId']}").json()
+        renamed = http.put(f"/accounts/{customer['id']}", json=customer | {"name": name})
+        assert renamed.status_code == 200, renamed.text
+        bill(server.organization, SEPTEMBER, accounts=["acme"])
+        named = http.post(
+            f"{url}/letters/preview", json={"subject": "{customer}", "text": "Dear {customer},"}
+        ).json()
+        assert (named["subject"], named["text"]) == (name, f"Dear {name},\n")
+        http.put(f"/accounts/{customer['id']}", json=renamed.json() | {"name": "Acme"})
+        bill(server.organization, SEPTEMBER, accounts=["acme"])
         for wrong in ("{price}", "{customer", "{customer!r}", "{customer.name}", "{0}", "{}"):
             answer = http.post(f"{url}/letters/preview", json={"text": wrong})
             assert answer.status_code == 400, wrong
