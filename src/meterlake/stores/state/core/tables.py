@@ -308,7 +308,10 @@ BILL: Final = Table(
     ),
     Index("bill_period", "org", "period", "frequency", "snapshot"),
     Index("bill_newest", "org", "created", "id"),
-    Index("bill_dated", "org", "bill_date"),
+    # With all that lists of the newest dates are in the order of.
+    Index("bill_dated", "org", "bill_date", "created", "id"),
+    # What bills come to is read of the index alone.
+    Index("bill_sums", "org", "currency", "status", "locked", "total"),
     Index("bill_calculated", "org", "calculation_id"),
 )
 
