@@ -87,6 +87,16 @@ _LABELS: Final[Mapping[str, str]] = {
     "autoGenerateStatementMode": "Statements at approval",
     "defaultStatementDefinitionId": "Definition of statements",
 }
+# Where the API's sentence leaves open what to write.
+_HINTS: Final[Mapping[str, str]] = {
+    "expectedFiles": (
+        "Files that come for each day or month; Data in and the page of the month show what is"
+        " overdue. The pattern is what the name looks like: {date} stands for a day such as"
+        " 2026-10-31, {month} for a month such as 2026-10, and * for anything. Hours is how long"
+        " after the end of its day or month a file may still come: 24 without a number. Since is the"
+        " first day for which you expect one."
+    ),
+}
 # Choices that an organization may be without.
 _MAY_LACK: Final = frozenset({"autoApproveBillsGracePeriodUnit"})
 _STAGES: Final = ("beta", "preview")
@@ -110,7 +120,7 @@ def _grouped(fields: Iterable[ShownField]) -> list[tuple[str, str, list[ShownFie
 
 
 async def show_settings(visit: Visit) -> Response:
-    """All settings that the person may see, as forms."""
+    """All settings that the person may see, as one form."""
     settings, lock, features = await asyncio.gather(
         visit.api.get("/organizationconfig"),
         visit.api.find("/billconfig"),
@@ -122,7 +132,13 @@ async def show_settings(visit: Visit) -> Response:
         groups=_grouped(await shown_fields(visit, _fields(), settings)),
         stored_version=visit.field("version") or settings["version"],
         lock=lock,
+        # What was typed stays, too, when a row is added.
+        lock_date=visit.field("billLockDate") if visit.form else (lock or {}).get("billLockDate"),
         features=features,
+        ticked={
+            stage: stage in visit.form if visit.form else (features or {}).get(stage)
+            for stage in _STAGES
+        },
         stages=[(stage, _resources_in(stage)) for stage in _STAGES],
     )
 
@@ -133,7 +149,8 @@ def _fields() -> tuple[FormField, ...]:
 
 def _worded(field: FormField) -> FormField:
     """A field with the words of people."""
-    hint = field.hint.replace("`bill review`", "the review").replace("`", "")
+    hint = _HINTS.get(field.name, field.hint)
+    hint = hint.replace("`bill review`", "the review").replace("`", "")
     worded = replace(
         field, label=_LABELS.get(field.name, field.label), hint=hint[:1].upper() + hint[1:]
     )
@@ -154,28 +171,20 @@ def _resources_in(stage: str) -> str:
 
 
 async def change_settings(visit: Visit) -> Response:
-    """Save one of the forms."""
+    """Save all that the form has, as far as it has changed."""
     if is_for_rows(visit):
         return await show_settings(visit)
-    match visit.field("action"):
-        case "lock":
-            stored = await visit.api.get("/billconfig")
-            fields = fields_of_body("BillConfigRequest")
-            body = await read_document(visit, fields, stored)
-            await visit.api.send("PUT", "/billconfig", body)
-            said = "Bills whose last day is on or before the day do not change any more."
-            if not body.get("billLockDate"):
-                said = "No day locks bills."
-        case "features":
-            stored = await visit.api.get("/features")
-            chosen = {stage: bool(visit.field(stage)) for stage in _STAGES}
-            await visit.api.send("PUT", "/features", {**stored, **chosen})
-            said = "You chose the features that this organization uses."
-        case "settings":
-            said = await _save(visit)
-        case _:
-            raise visit.unknown_action("settings")
-    return visit.go(SETTINGS, said)
+    if visit.field("action") != "settings":
+        raise visit.unknown_action("settings")
+    saves = {
+        "UpdateOrganizationConfig": _save,
+        "UpdateBillConfig": _save_lock,
+        "UpdateFeatures": _save_features,
+    }
+    # One after the other: what is refused stops those behind it.
+    said = [await save(visit) for operation, save in saves.items() if visit.may(operation)]
+    shown = " ".join(filter(None, said))
+    return visit.go(SETTINGS, shown or "You saved the settings. None has changed.")
 
 
 async def _save(visit: Visit) -> str:
@@ -187,12 +196,32 @@ async def _save(visit: Visit) -> str:
     visit.session = replace(visit.session, zone=made["timezone"])
     changed = [each for each in _fields() if made.get(each.name) != stored.get(each.name)]
     if not changed:
-        return "You saved the settings. None has changed."
+        return ""
     labels: dict[str, list[str]] = {}
     for each in changed:
         labels.setdefault(_HOLDS[_group_of(each.name)], []).append(each.label)
     told = (f"You changed {', '.join(names)}. It holds {when}." for when, names in labels.items())
     return " ".join(told)
+
+
+async def _save_lock(visit: Visit) -> str:
+    stored = await visit.api.get("/billconfig")
+    body = await read_document(visit, fields_of_body("BillConfigRequest"), stored)
+    if (body.get("billLockDate") or "") == (stored.get("billLockDate") or ""):
+        return ""
+    await visit.api.send("PUT", "/billconfig", body)
+    if not body.get("billLockDate"):
+        return "No day locks bills."
+    return "Bills whose last day is on or before the day do not change any more."
+
+
+async def _save_features(visit: Visit) -> str:
+    stored = await visit.api.get("/features")
+    chosen = {stage: bool(visit.field(stage)) for stage in _STAGES}
+    if all(stored.get(stage) == ticked for stage, ticked in chosen.items()):
+        return ""
+    await visit.api.send("PUT", "/features", {**stored, **chosen})
+    return "You chose the features that this organization uses."
 
 
 ROUTES: Final = (*page_routes(SETTINGS, show_settings, change_settings, "ConsoleSettings"),)

@@ -94,22 +94,21 @@ def test_a_room_in_preview_opens_with_its_feature(ada):
     ada.go(f"{CONSOLE}/data-out")
     assert ada.path == f"{CONSOLE}/data-out/webhooks"
     assert "Exports are in preview: switch them on" in ada.text
-    ada.go(SETTINGS)
-    ada.press("features", preview="yes")
+    save(ada, form(ada), preview="yes")
     assert ada.go(f"{CONSOLE}/data-out").startswith("Destinations")
 
-    ada.go(SETTINGS)
-    ada.press("features")
+    fields = form(ada)
+    del fields["preview"]
+    save(ada, fields)
     ada.go(f"{CONSOLE}/data-out")
     assert ada.path == f"{CONSOLE}/data-out/webhooks"
 
 
 def test_bills_are_locked_until_a_day(ada):
-    ada.go(SETTINGS)
-    ada.press("lock", billLockDate="2020-01-31")
+    save(ada, form(ada), billLockDate="2020-01-31")
 
     assert 'value="2020-01-31"' in ada.page.text
-    ada.press("lock", billLockDate="")
+    save(ada, form(ada), billLockDate="")
     assert "No day locks bills." in ada.text
 
 
@@ -121,6 +120,24 @@ def test_who_may_only_read_sees_settings_and_no_button(world):
     assert "<fieldset disabled>" in reader.page.text
     assert not any(map(reader.offers, ("settings", "lock", "features")))
     assert "Beta (" in text
+
+
+def test_one_save_keeps_all_that_was_typed_on_the_page(ada):
+    fields = form(ada) | {"expectedFiles.0.name": "Gateway", "expectedFiles.0.since": "2026-10-01"}
+    save(ada, fields, **{"form.more": "expectedFiles", "billLockDate": "2020-02-29"})
+    assert 'value="2020-02-29"' in ada.page.text
+
+    pattern = {"expectedFiles.0.pattern": "gate-{date}.csv", "expectedFiles.0.every": "DAY"}
+    save(ada, fields, **pattern, billLockDate="2020-02-29", twoPersonApproval="yes", beta="yes")
+    assert "You changed" in ada.text
+    assert "Two persons for each approval" in ada.text
+    assert "Expected files" in ada.text
+    assert "It holds at once." in ada.text
+    assert "do not change any more" in ada.text
+    assert "You chose the features" in ada.text
+    assert form(ada)["expectedFiles.0.pattern"] == ["gate-{date}.csv"]
+    save(ada, form(ada), daysBeforeBillDue="41")
+    assert "It holds for bills from their next calculation on." in ada.text
 
 
 def test_an_unknown_action_changes_nothing(ada):
