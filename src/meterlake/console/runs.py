@@ -135,7 +135,7 @@ async def change_run(visit: Visit) -> Response:
         case "cancel":
             run = await visit.api.send("POST", f"/runs/{id_}/cancel")
             ended = run["status"] == "CANCELLED"
-            said = "You cancelled the run." if ended else "The run stops soon."
+            said = "You cancelled the run." if ended else "You asked the run to stop."
         case "retry":
             run = await visit.api.send("POST", f"/runs/{id_}/retry")
             said = "The worker does it once more."

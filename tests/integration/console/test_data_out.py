@@ -8,6 +8,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.console.data_out.data_out import when_of
+from meterlake.model.catalog.catalog import Meter
 from meterlake.pipeline.access import login
 from meterlake.pipeline.export.run import run_export
 from meterlake.stores import open_stores
@@ -93,7 +94,7 @@ def test_an_export_asks_for_names_not_ids(ada):
     for name in ("destinationIds", "meterIds", "accountIds"):
         assert f'<textarea name="{name}"' not in ada.page.text
     assert ada.page.text.count('type="checkbox" name="accountIds"') > 1
-    assert "Required for usage." in ada.text
+    assert "Needed for usage: the first instant." in ada.text
 
 
 def test_a_notification_says_that_it_never_goes_out_and_who_sends_it(world, ada):
@@ -114,6 +115,41 @@ def test_a_notification_says_that_it_never_goes_out_and_who_sends_it(world, ada)
     assert "Bills to chat" in ada.text
 
 
+def test_usage_of_the_previous_month_is_asked_for_and_the_job_says_so(world, ada):
+    ada.go(f"{OUT}/jobs/new?month=previous")
+    assert "Without a choice: CSV, packed (csv.gz)." in ada.text
+    fields = ada.fields()
+    assert fields["sourceType"] == ["USAGE"]
+    first, last = (fields[name][0][:10] for name in ("startDate", "endDate"))
+    assert first < last
+    assert first.endswith("-01")
+    assert last.endswith("-01")
+    with world.home.organization.reading() as reader:
+        [meter] = [each.id for each in reader.all(Meter) if each.entity.code == "egress"]
+    ada.send({**fields, "meterIds": meter})
+    assert re.search(
+        r"Asked for .* by Ada Lovelace Usage of .* Meters egress Customers all", ada.text
+    )
+    assert "Format CSV" in ada.text
+    ada.press("cancel")
+    assert "Usage: egress" in ada.go(f"{OUT}/jobs")
+
+
+@pytest.mark.long
+def test_a_folder_is_offered_only_where_the_server_lets_exports_go_to_folders(ada, tmp_path):
+    ada.go(f"{OUT}/destinations/new?destinationType=LOCAL")
+    assert "A folder in the server's folder of exports." in ada.text
+    assert "bucket" not in ada.text.lower().partition("prefix")[2]
+    with a_console(tmp_path / "home") as closed:
+        configure(closed.home.organization, features={"preview": True})
+        closed.join("ada@example.com", allow())
+        other = closed.browser("ada@example.com")
+        other.go(f"{OUT}/destinations/new?destinationType=LOCAL")
+        assert "This server has none: who runs it sets METERLAKE_EXPORT_FOLDER." in other.text
+        assert 'href="?destinationType=LOCAL"' not in other.page.text
+        assert 'href="?destinationType=S3"' in other.page.text
+
+
 def test_only_what_failed_is_sent_once_more(world, ada):
     organization = world.home.organization
     with running_receiver() as receiver:
@@ -131,13 +167,13 @@ def test_an_export_is_made_cancelled_and_run_again(ada):
     assert ada.path.startswith(f"{OUT}/jobs/")
     assert "Export of operational" in ada.text
 
-    assert "The export stops soon" in ada.press("cancel")
+    assert "You cancelled the export." in ada.press("cancel")
     place = ada.path
     assert "Export of operational Cancelled" in ada.text
     assert "begin another one" not in ada.text
     ada.go(f"{OUT}/jobs?status=CANCELLED")
     assert re.search(r'href="([^"]+/jobs/[0-9a-f-]{36})"', ada.page.text)[1] == place
-    assert "Operational Cancelled" in ada.text
+    assert "Operational: Accounts Ada Lovelace Cancelled" in ada.text
     ada.go(f"{CONSOLE}/runs?kinds=EXPORT")
     assert "Cancelled" in ada.text
     ada.go(f"{CONSOLE}/runs/{place.rpartition('/')[2]}")

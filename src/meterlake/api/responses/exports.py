@@ -42,6 +42,14 @@ class JobResponse(Value):
     status: Status | None = None
     outcome: ExportOutcome | None = None
     date_created: Instant | None = None
+    created_by: Text | None = None
+    export_file_format: Text | None = None
+    month: Text | None = None
+    start_date: Instant | None = None
+    end_date: Instant | None = None
+    meter_ids: tuple[Text, ...] | None = None
+    account_ids: tuple[Text, ...] | None = None
+    data_types: tuple[Text, ...] | None = None
     started_at: Instant | None = None
     finished_at: Instant | None = None
     scheduled_for: Instant | None = None

@@ -18,11 +18,20 @@ from meterlake.console.shell.entity_forms import (
     shown_fields,
 )
 from meterlake.console.shell.form_fields import FieldKind, FormField, fields_of_resource
-from meterlake.console.shell.lists import NAMED, Column, ListFilter, Listing, show_list
+from meterlake.console.shell.lists import (
+    NAMED,
+    Column,
+    ListFilter,
+    Listing,
+    show_list,
+    start_of_day,
+)
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.model.configuration.exports import DataExportDestinationType, of_other_types
 from meterlake.model.rules.exports import needed_of
+from meterlake.model.values.period import Month
 from meterlake.model.values.plurals import counted
+from meterlake.settings import Settings
 
 DATA_OUT: Final = "/console/data-out"
 DESTINATIONS: Final = f"{DATA_OUT}/destinations"
@@ -67,6 +76,10 @@ async def _destination_fields(visit: Visit, entity: Mapping[str, Any]) -> tuple[
         "bucketName": {"label": _PROVIDERS[provider][1]},
         **{name: {"required": True} for name in needed},
     }
+    if provider is DataExportDestinationType.LOCAL:
+        changes["bucketName"]["hint"] = "A folder in the server's folder of exports."
+        changes["prefix"] = {**changes.get("prefix", {}), "hint": "A folder in that one."}
+        changes["partitionOrder"] = {"hint": "The order of the folders below it."}
     fields = fields_of_resource("exportDestinations", foreign)
     return tuple(replace(each, **changes.get(each.name, {})) for each in fields)
 
@@ -158,11 +171,20 @@ async def list_destinations(visit: Visit) -> Response:
 
 async def ask_provider(visit: Visit) -> Response:
     """Choose the provider of a new destination; then its form."""
-    if visit.query("destinationType") in _PROVIDERS:
+    chosen = visit.query("destinationType")
+    if chosen in _PROVIDERS and (chosen != "LOCAL" or _has_folder(visit)):
         return await DESTINATION_PAGES.show_new(visit)
     return visit.page(
-        "data_out/providers.html", providers={each: name for each, (name, _) in _PROVIDERS.items()}
+        "data_out/providers.html",
+        providers={each: name for each, (name, _) in _PROVIDERS.items()},
+        closed=() if _has_folder(visit) else (DataExportDestinationType.LOCAL,),
     )
+
+
+def _has_folder(visit: Visit) -> bool:
+    """Whether the server lets exports go to folders; the API refuses such destinations else."""
+    settings: Settings = visit.request.app.state.services.stores.settings
+    return settings.export_folder is not None
 
 
 async def show_destination(visit: Visit, check: dict[str, Any] | None = None) -> Response:
@@ -223,7 +245,10 @@ _JOBS: Final = Listing(
     "/dataexports/jobs",
     (
         Column("Made", "dateCreated", "instant", link=f"{JOBS}/{{id}}", sort="dateCreated"),
-        Column("What", "sourceType", "words"),
+        Column("What", "what"),
+        Column("From", "startDate", "starts"),
+        Column("To", "endDate", "ends"),
+        Column("By", "createdBy", "author"),
         Column("Status", "outcome", "status"),
         Column("Rows", "result.rows", "number"),
         Column("Files", "result.files", "number"),
@@ -248,37 +273,76 @@ _JOBS: Final = Listing(
 )
 
 
-async def _with_outcomes(_: Visit, rows: list[dict[str, Any]]) -> None:
+async def _with_what(visit: Visit, rows: list[dict[str, Any]]) -> None:
+    """Each job with what it was asked for in words, and how it ended."""
+    meters, _ = await _names_in(visit, rows)
     for row in rows:
         row.setdefault("outcome", row["status"])
+        chosen = [meters.get(id_, id_) for id_ in row.get("meterIds", ())]
+        chosen += map(words, row.get("dataTypes", ()))
+        row["what"] = f"{words(row['sourceType'])}{': ' if chosen else ''}{', '.join(chosen)}"
+
+
+async def _names_in(visit: Visit, jobs: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The codes of the meters and of the customers that jobs were asked for, by id."""
+    wanted = (
+        ("/meters", {id_ for job in jobs for id_ in job.get("meterIds", ())}),
+        ("/accounts", {id_ for job in jobs for id_ in job.get("accountIds", ())}),
+    )
+    answers = await asyncio.gather(*(visit.api.by_id(path, ids) for path, ids in wanted))
+    return [{id_: each["code"] for id_, each in answer.items()} for answer in answers]
 
 
 async def list_jobs(visit: Visit) -> Response:
     """Jobs of exports."""
-    return await _list(visit, replace(_JOBS, complete=_with_outcomes))
+    return await _list(visit, replace(_JOBS, complete=_with_what))
+
+
+# What people read in place of the API's names and sentences.
+_WORDS_OF_EXPORT: Final = {
+    "sourceType": (
+        "What",
+        "Usage are measurements or sums of them, operational data configuration and bills.",
+    ),
+    "destinationIds": ("Destinations", "Without one the server keeps the files for a day."),
+    "exportFileFormat": ("Format of the files", "Without a choice: CSV, packed (csv.gz)."),
+    "operationalDataTypes": ("Kinds of operational data", "Without a choice: all of them."),
+    "focus": (
+        "FOCUS file of costs",
+        "The lines of bills, too, in the FOCUS format that cloud providers use for costs and usage.",
+    ),
+    "startDate": ("From", "Needed for usage: the first instant."),
+    "endDate": ("To", "Needed for usage: the instant after the last one."),
+    "meterIds": ("Meters", "Without a choice: all of them."),
+    "accountIds": ("Customers", "Without a choice: all of them."),
+}
 
 
 def _fields_of_export() -> tuple[FormField, ...]:
     """Destinations, meters and accounts are chosen by name, as for a schedule."""
     fields = fields_of_body(_ONCE, refers_as="exportSchedules")
-    of_usage = {"startDate": "The first instant.", "endDate": "The instant after the last one."}
     return tuple(
-        replace(each, hint=f"Required for usage. {of_usage[each.name]}")
-        if each.name in of_usage
-        else each
+        replace(each, label=label, hint=hint)
         for each in fields
+        for label, hint in [_WORDS_OF_EXPORT.get(each.name, (each.label, each.hint))]
     )
 
 
 async def ask_for_export(visit: Visit) -> Response:
-    """The form of an export that is made once."""
+    """The form of an export that is made once; the address may ask for the usage of a month."""
+    before = Month(visit.today.year, visit.today.month).moved(-1)
+    begun = {}
+    if visit.query("month") == "previous":
+        bounds = (start_of_day(visit, day.isoformat()) for day in (before.first, before.after))
+        begun = {"sourceType": "USAGE", **dict(zip(("startDate", "endDate"), bounds, strict=True))}
     return visit.page(
         "shell/entity_form.html",
         title="Export once",
         intro="Operational data are configuration and bills; usage are measurements or sums of them."
         " Without a destination the server keeps the files for a day.",
         button="Export",
-        fields=await shown_fields(visit, _fields_of_export()),
+        fields=await shown_fields(visit, _fields_of_export(), begun),
+        presets=[("Usage of the previous month", f"{JOBS}/new?month=previous")],
         entity=None,
         back=JOBS,
     )
@@ -298,6 +362,8 @@ async def show_job(visit: Visit, checked: dict[str, Any] | None = None) -> Respo
     job = await visit.api.get(f"/dataexports/jobs/{visit.request.path_params['id']}")
     result = job.get("result") or {}
     places = result.get("places") or []
+    meters, accounts = await _names_in(visit, [job])
+    await visit.people()
     names = [each["name"] for each in places] or ([""] if result.get("download") else [])
     manifests = []
     if job["status"] == "SUCCEEDED" and visit.may("GetDataExportManifest"):
@@ -305,6 +371,8 @@ async def show_job(visit: Visit, checked: dict[str, Any] | None = None) -> Respo
     return visit.page(
         "data_out/job.html",
         job=job,
+        meters=meters,
+        accounts=accounts,
         is_open=job["status"] in {"PENDING", "RUNNING"},
         places=places,
         manifests=manifests,
@@ -331,7 +399,7 @@ async def change_job(visit: Visit) -> Response:
     match visit.field("action"):
         case "cancel":
             await visit.api.send("POST", f"/dataexports/jobs/{id_}/cancel")
-            said = "The export stops soon, and leaves nothing behind."
+            said = "You cancelled the export. It leaves nothing behind; you can run it again."
         case "retry":
             await visit.api.send("POST", f"/dataexports/jobs/{id_}/retry")
             said = "The worker exports once more."

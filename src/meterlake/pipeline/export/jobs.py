@@ -185,6 +185,8 @@ def job_document(job: Job) -> dict[str, Any]:
         "status": _WIRE[job.status],
         "outcome": _OUTCOMES.get(job.status),
         "dateCreated": format_instant(job.created),
+        "createdBy": job.author,
+        **_asked_for(request),
         "startedAt": job.started and format_instant(job.started) if began else None,
         "finishedAt": job.finished and format_instant(job.finished),
         "scheduledFor": job.due and format_instant(job.due),
@@ -193,6 +195,20 @@ def job_document(job: Job) -> dict[str, Any]:
         "result": job.result or None,
     }
     return {name: value for name, value in told.items() if value is not None}
+
+
+def _asked_for(request: ExportRequest) -> dict[str, Any]:
+    """What an export was asked for; nothing for all of it."""
+    usage, period = request.usage, request.period
+    return {
+        "exportFileFormat": request.format.value.upper(),
+        "month": None if request.month is None else str(request.month),
+        "startDate": period and format_instant(period.start),
+        "endDate": period and format_instant(period.end),
+        "meterIds": list(usage.meter_ids) or None,
+        "accountIds": list(usage.account_ids) or None,
+        "dataTypes": list(request.types) or None,
+    }
 
 
 def forget_downloads(organization: Organization) -> int:
