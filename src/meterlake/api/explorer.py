@@ -18,7 +18,6 @@ from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, me
 from meterlake.api.server.downloads import link
 from meterlake.model.configuration.queries import UsageExplainRequest, UsageQueryRequest
 from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Required
 from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
@@ -31,13 +30,13 @@ from meterlake.model.usage.explorer import (
 from meterlake.model.values.entity import Value
 from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
+from meterlake.pipeline.billing.jobs.quantities import get_quantities_job, submit_quantities
 from meterlake.pipeline.explorer import bills as explorer_bills
 from meterlake.pipeline.explorer import number
 from meterlake.pipeline.explorer import usage as explorer_usage
 from meterlake.pipeline.explorer.account_usage import read_account_usage
 from meterlake.pipeline.explorer.answers import FileFormat, keep, keep_file, parquet
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved, statements
-from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from meterlake.stores import Organization
 
@@ -117,18 +116,16 @@ async def explain_quantity(call: Call) -> Any:
 
 
 async def calculate_quantities(call: Call) -> Any:
-    """Calculate the quantities of a period, and keep them if they differ from those that are kept."""
+    """Have the quantities of a period calculated; they are kept if they differ from those that are."""
     asked = read(QuantitiesCalculateRequest, await call.document())
-    request = PeriodSpec.named(asked.frequency, asked.period)
-    found = await call.run(aggregate, call.organization, request)
-    return {
-        "frequency": found.run.frequency,
-        "period": found.run.name,
-        "quantities": len(found.rows),
-        "changed": found.appended,
-        "snapshot": found.snapshot,
-        "runId": found.run_id,
-    }
+    return await call.run(
+        submit_quantities, call.organization, call.author, asked.frequency, asked.period
+    )
+
+
+async def show_quantities_job(call: Call) -> Any:
+    """How far that is, and what it came to."""
+    return await call.run(get_quantities_job, call.organization, member(call, "job"))
 
 
 def _needed(call: Call, name: str) -> str:
@@ -374,6 +371,14 @@ OPERATIONS: Final = (
         "config:create",
         "billjob",
         calculate_quantities,
+    ),
+    Operation(
+        "GetQuantitiesJob",
+        "GET",
+        f"{ORGANIZATION}/usage/quantities/{{id}}",
+        "config:retrieve",
+        "billjob",
+        show_quantities_job,
     ),
     Operation(
         "QueryUsageSavedQuery",

@@ -28,6 +28,7 @@ _KINDS: Final = (
     ("STATEMENT", "Statements"),
     ("BILL_LETTER", "Bills by e-mail"),
     ("BILL_DOCUMENTS", "Documents of bills"),
+    ("QUANTITIES", "Quantities"),
     ("CLOSING_STEP", "Closings"),
     ("EXPORT", "Exports"),
     ("BACKFILL", "Backfills"),
@@ -35,6 +36,7 @@ _KINDS: Final = (
 )
 # What "Run it again" does, by kind.
 _AGAIN: Final = {
+    "QUANTITIES": "Quantities are calculated from the measurements of now, in a new run.",
     "BILL": "Bills are made with the usage and the prices of now, in a new run.",
     "EXPORT": "The worker exports once more, with the configuration of its time.",
     "BACKFILL": "The worker does the step of the backfill once more.",

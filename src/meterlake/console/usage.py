@@ -584,13 +584,12 @@ async def calculate_quantities(visit: Visit) -> Response:
         raise visit.unknown_action("a quantity")
     body = {"period": visit.field("period")}
     body |= {"frequency": found} if (found := visit.field("frequency")) else {}
-    answer = await visit.api.send("POST", "/usage/quantities", body)
+    job = await visit.api.send("POST", "/usage/quantities", body)
     said = (
-        f"You calculated the quantities of {answer['period']}: {answer['quantities']:,}."
-        if answer["changed"]
-        else f"The quantities of {answer['period']} are the same as before."
+        f"The worker calculates the quantities of {job['period']}. Load this page again to see them;"
+        " “Runs” shows how far it is. No bill changes."
     )
-    return visit.go(visit.link(), f"{said} No bill changed.")
+    return visit.go(visit.link(), said)
 
 
 ROUTES: Final = (

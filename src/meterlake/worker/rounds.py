@@ -292,6 +292,7 @@ SCHEDULED_EVENTS: Final = Round("scheduled events", 5.0, by_turns(fire_dates, as
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, ask_lakes, one))
 DELIVERIES: Final = Round("deliveries", 0.25, send_integrations)
 BILL_DOCUMENTS: Final = Round("bill documents", 1.0, jobs_of(JobKind.BILL_DOCUMENTS))
+QUANTITIES: Final = Round("quantities", 1.0, jobs_of(JobKind.QUANTITIES))
 BILL_LETTERS: Final = Round("bill letters", 1.0, jobs_of(JobKind.BILL_LETTER))
 LETTERS: Final = Round("letters", 5.0, send_mail)
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
@@ -315,6 +316,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     ALERTS,
     DELIVERIES,
     BILL_DOCUMENTS,
+    QUANTITIES,
     BILL_LETTERS,
     LETTERS,
     RUNNERS,

@@ -12,8 +12,11 @@ from meterlake.model.catalog.catalog import Meter
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.jobs.quantities import QUANTITIES
 from meterlake.pipeline.explorer.answers import parquet
+from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.worker.flow_runs import Executor
 from tests.bills import aggregation
 from tests.homes import ACCOUNTS, CALLS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
@@ -424,7 +427,7 @@ def test_a_quantity_is_explained_down_to_its_measurements(server, http):
     assert refused.json()["message"] == "aggregation is required"
 
 
-@pytest.mark.sees("CalculateQuantities")
+@pytest.mark.sees("CalculateQuantities", "GetQuantitiesJob")
 def test_a_quantity_that_is_older_than_its_measurements_says_so_until_it_is_calculated(
     server, http
 ):
@@ -432,7 +435,17 @@ def test_a_quantity_that_is_older_than_its_measurements_says_so_until_it_is_calc
     configure(server.organization, aggregations=[aggregation("sent_later", "SUM")])
     body = {"period": "2026-05"}
     home.ingest("may.csv", HEADER + csv_row("may-1", 2, ts="2026-05-03T00:00:00Z"))
-    assert http.post("/usage/quantities", json=body).json()["changed"] is True
+
+    def calculate():
+        """Ask for it, twice while it waits, and what the worker made of it."""
+        waiting, same = (http.post("/usage/quantities", json=body).json() for _ in range(2))
+        assert (waiting["status"], waiting["id"]) == ("PENDING", same["id"])
+        list(run_round(QUANTITIES, Executor(server.settings), server.organization, lambda: False))
+        done = http.get(f"/usage/quantities/{waiting['id']}").json()
+        assert (done["status"], done["quantities"] > 0) == ("COMPLETE", True)
+        return done
+
+    assert calculate()["changed"] is True
     asked = {"account": "acme", "aggregation": "sent_later", "period": "2026-05"}
 
     def explained():
@@ -442,7 +455,7 @@ def test_a_quantity_that_is_older_than_its_measurements_says_so_until_it_is_calc
     assert "now" not in explained()
     home.ingest("late.csv", HEADER + csv_row("may-2", 5, ts="2026-05-04T00:00:00Z"))
     outdated = explained()
-    again = http.post("/usage/quantities", json=body).json()
+    again = calculate()
 
     assert outdated["quantity"] == 2
     assert outdated["now"] == {
@@ -455,6 +468,6 @@ def test_a_quantity_that_is_older_than_its_measurements_says_so_until_it_is_calc
     assert (again["period"], again["frequency"], again["changed"]) == ("2026-05", "MONTHLY", True)
     assert explained()["quantity"] == 7
     assert "now" not in explained()
-    assert http.post("/usage/quantities", json=body).json()["changed"] is False
+    assert calculate()["changed"] is False
     refused = http.post("/usage/quantities", json={"period": "soon"})
     assert refused.status_code == 400

@@ -59,7 +59,10 @@ def test_everything_that_waits_has_a_row_whose_flow_is_there():
     without = [kind for kind, spec in JOB_KINDS.items() if spec.flow is None]
     # Letters and documents of bills are for a person who waits, whom no schedule and no person of
     # Prefect stands for.
-    assert without == [JobKind.BILL_LETTER, JobKind.BILL_DOCUMENTS, JobKind.CLOSING_STEP]
+    assert without == [
+        *(JobKind.BILL_LETTER, JobKind.BILL_DOCUMENTS),
+        *(JobKind.CLOSING_STEP, JobKind.QUANTITIES),
+    ]
     for spec in JOB_KINDS.values():
         module = (spec.flow or "closing").partition(":")[0]
         assert (FLOWS / f"{module}.py").exists(), spec.flow

@@ -597,8 +597,9 @@ SHAPES: Final[dict[str, Shape]] = {
         ),
     ),
     "CalculateQuantities": Shape(
-        takes=explorer.QuantitiesCalculateRequest, gives=explorer.QuantitiesCalculateResponse
+        takes=explorer.QuantitiesCalculateRequest, gives=explorer.QuantitiesJobResponse
     ),
+    "GetQuantitiesJob": Shape(gives=explorer.QuantitiesJobResponse),
     "QueryUsageSavedQuery": Shape(gives=explorer.UsageQueryResponse),
     **_EXPLORED,
     # Without a token.

@@ -950,10 +950,14 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "CalculateQuantities": (
         "Calculate the quantities of a period",
         (
-            "Aggregates the measurements of a period of all accounts, and keeps the quantities unless those"
-            " that are kept are the same. No bill changes. `period` is such as 2026-10, or the first day of"
-            " a DAILY or WEEKLY one."
+            "Has the worker aggregate the measurements of a period of all accounts, and keep the quantities"
+            " unless those that are kept are the same. No bill changes. `period` is such as 2026-10, or the"
+            " first day of a DAILY or WEEKLY one. If the same waits or runs already, it is that."
         ),
+    ),
+    "GetQuantitiesJob": (
+        "Get a calculation of quantities",
+        "How far it is and, when it has ended, how many quantities there are and whether they changed.",
     ),
     "QueryUsageSavedQuery": ("Run a saved query", "The rows that the saved query means now."),
     "PostQueryUsageData": ("Explore usage", "Usage of a time by account, meter and field."),

@@ -6,6 +6,7 @@ from meterlake.model.bills.bill import LineItemType
 from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
+from meterlake.stores.state import JobStatus
 
 
 class UsageQueryResponse(Value):
@@ -117,15 +118,20 @@ class QuantitiesCalculateRequest(Value):
     frequency: BillingFrequency = BillingFrequency.MONTHLY
 
 
-class QuantitiesCalculateResponse(Value):
-    """What calculating a period came to."""
+class QuantitiesJobResponse(Value):
+    """The calculation of a period: how far it is and, when it has ended, what it came to."""
 
+    id: Id
+    status: JobStatus
     frequency: BillingFrequency
     period: Text
-    quantities: Integer
-    changed: Flag
-    snapshot: Integer
+    quantities: Integer | None = None
+    changed: Flag | None = None
+    snapshot: Integer | None = None
     run_id: Text | None = None
+    error: Text | None = None
+    created_by: Text | None = None
+    dt_created: Instant
 
 
 class UsageOfDay(Value):

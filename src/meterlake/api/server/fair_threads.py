@@ -49,7 +49,6 @@ COSTLY: Final = frozenset(
         "TryMapping",
         "VerifyBill",
         # Queries of lakes.
-        "CalculateQuantities",
         "ExplainQuantity",
         "GetAccountUsage",
         "GetBackfillMeasurements",

@@ -38,6 +38,8 @@ class JobKind(StrEnum):
     BILL_LETTER = "bill_letter"
     # The documents of many bills as one file.
     BILL_DOCUMENTS = "bill_documents"
+    # The quantities of a period, which somebody asks for over the API.
+    QUANTITIES = "quantities"
     # Something that is handed over to another system: a notification to a webhook, a bill.
     INTEGRATION_RUN = "integration_run"
 

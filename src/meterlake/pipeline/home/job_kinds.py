@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from meterlake.pipeline.backfill.background import BACKFILL_STEPS
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS
+from meterlake.pipeline.billing.jobs.quantities import QUANTITIES
 from meterlake.pipeline.closing.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.documents.bill_emails import BILL_LETTERS
 from meterlake.pipeline.documents.bundle_jobs import BILL_DOCUMENTS
@@ -29,6 +30,7 @@ _SPECS: Final[tuple[JobSpec[Any], ...]] = (
     EXPORT_JOBS,
     BACKFILL_STEPS,
     CLOSING_STEPS,
+    QUANTITIES,
 )
 
 JOB_KINDS: Final[Mapping[str, JobSpec[Any]]] = MappingProxyType(

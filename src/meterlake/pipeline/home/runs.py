@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.bills.statements import StatementOrder
+from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import WebhookDestination
@@ -22,6 +23,7 @@ from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill.background import BackfillAction, submit_restart, submit_step
 from meterlake.pipeline.billing.jobs.documents import outcome_of
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, refuse_too_many, submit_order
+from meterlake.pipeline.billing.jobs.quantities import QUANTITIES, submit_quantities
 from meterlake.pipeline.closing.closing_requests import (
     CLOSING_STEPS,
     ClosingRequest,
@@ -99,6 +101,12 @@ def _bill_again(organization: Organization, author: str, job: Job) -> str:
         return submit_order(transaction, BillOrder.from_wire(job.parameters)).id
 
 
+def _quantities_again(organization: Organization, author: str, job: Job) -> str:
+    frequency = BillingFrequency(job.parameters["frequency"])
+    made = submit_quantities(organization, author, frequency, job.parameters["period"])
+    return str(made["id"])
+
+
 def _export_again(organization: Organization, _: str, job: Job) -> str:
     return retry_export(organization, job.id).id
 
@@ -157,6 +165,12 @@ RUN_KINDS: Final[Mapping[str, RunKind]] = MappingProxyType(
             reads=_all_of("bill"),
             cancel=_cancel(BILL_DOCUMENTS),
             instead="ask for the documents again",
+        ),
+        JobKind.QUANTITIES: RunKind(
+            reads=_all_of("billjob"),
+            retry_action=_CREATE,
+            cancel=_cancel(QUANTITIES),
+            retry=_quantities_again,
         ),
         JobKind.CLOSING_STEP: RunKind(
             reads=_all_of("bill"), cancel=_cancel(CLOSING_STEPS), retry=_close_again

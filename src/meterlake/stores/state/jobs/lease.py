@@ -30,6 +30,7 @@ LEASES: Final[Mapping[str, timedelta]] = {
     JobKind.INBOX_OBJECT: timedelta(minutes=5),
     JobKind.BILL_LETTER: _RENEWED,
     JobKind.BILL_DOCUMENTS: _RENEWED,
+    JobKind.QUANTITIES: _RENEWED,
     JobKind.INTEGRATION_RUN: _RENEWED,
 }
 
