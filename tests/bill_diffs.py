@@ -14,7 +14,7 @@ from meterlake.pipeline.billing.differences.compared_contents import DiffChoice
 from meterlake.pipeline.billing.differences.diff import diff_bill
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 
 SEPTEMBER = Month(2026, 9)
 NOW = DiffChoice(last="now")

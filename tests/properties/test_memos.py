@@ -16,7 +16,7 @@ from meterlake.stores.state import State
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import put_all
 from meterlake.stores.state.billing.memos import memos
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.engine import sqlite_url
 from tests.organizations import new_organization

@@ -18,8 +18,7 @@ from meterlake.api.server.dispatch import Services
 from meterlake.api.server.downloads import base_url, content_response
 from meterlake.api.server.limits import Limit, network
 from meterlake.model.bills.document import AppendixDetail, DocumentFormat
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.customer_links import PAGE_PATH, CustomerLink
+from meterlake.model.customers.accounts import PAGE_PATH, Account, CustomerLink
 from meterlake.model.errors import MeterlakeError, NotFound, TooMany, Unauthorized
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month

@@ -23,7 +23,6 @@ from meterlake.cli import (
     synthesis,
     usage,
     users,
-    webhooks,
     worker,
 )
 from meterlake.cli.billing import balances, bill, customer_link, late, revenue
@@ -92,7 +91,6 @@ def build() -> App:
         *(
             events,
             integrations,
-            webhooks,
             checks,
             usage,
             bill,

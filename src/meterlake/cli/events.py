@@ -1,4 +1,4 @@
-"""`meterlake events`: what happened, and what somebody has seen to."""
+"""`meterlake events` and `webhooks`: what happened, what somebody has seen to, and whom it is sent to."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -9,7 +9,14 @@ from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from meterlake.stores import Organization
+
+
 _PAGE: Final = 100
+WebhookName = Annotated[str, Parameter(name="WEBHOOK", required=True)]
+_CHANGE: Final = ("config:update", "webhookdestination")
+_POLL_S: Final = 0.2
+_WAITING: Final = frozenset({"WAITING", "STARTED"})
 
 
 def register(app: App) -> None:
@@ -19,6 +26,10 @@ def register(app: App) -> None:
     events.command(show)
     events.command(action)
     app.command(events)
+    webhooks = App(name="webhooks", help="Webhooks: test one, and send missed runs once more.")
+    webhooks.command(ping)
+    webhooks.command(replay)
+    app.command(webhooks)
 
 
 def list_events(
@@ -124,3 +135,120 @@ def _brief(event: dict[str, Any]) -> dict[str, Any]:
         "message": next((each for each in about if each), None),
         "id": event["id"],
     }
+
+
+def ping(
+    webhook: WebhookName,
+    /,
+    *,
+    wait: Annotated[float, Parameter(show_default=True)] = 20,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Let the worker send a signed test to a webhook, and show the answer.
+
+    The exit code is 1 if the webhook did not take it.
+
+    Example: `meterlake webhooks ping chat`
+
+    Args:
+        webhook: Its code, its name or its id.
+        wait: Seconds to wait for the answer.
+    """
+    from meterlake.pipeline.integrations.runs import ping_webhook
+
+    with options.open() as organization:
+        id_ = _find_webhook(organization, webhook)
+        author = options.permitted(organization, _CHANGE, [id_])
+        run = ping_webhook(organization, author, id_)
+        found = _await_end(organization, run["id"], wait)
+    tries = found.pop("tries")
+    options.output.record({**found, "tries": tries} if options.json else found)
+    if not options.json:
+        options.output.rows(tries, ("number", "dtStarted=time", "statusCode=answer", "error"))
+    if found["status"] in _WAITING:
+        options.output.note("it waits: does a worker run? `meterlake serve` starts one")
+    return 0 if found["status"] == "COMPLETE" else 1
+
+
+def replay(
+    webhook: Annotated[str | None, Parameter(name="WEBHOOK")] = None,
+    /,
+    *,
+    since: Annotated[str | None, Parameter(show_default=False)] = None,
+    status: Annotated[str | None, Parameter(show_default=False)] = None,
+    run: Annotated[str | None, Parameter(show_default=False)] = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Send runs once more: one, or all runs of a webhook since an instant.
+
+    Each is a new run with an id of its own, so that receivers take it.
+
+    Example: `meterlake webhooks replay chat --since 2026-10-01T00:00:00Z --status ERROR`
+
+    Args:
+        webhook: Its code, its name or its id.
+        since: Runs of this instant or later.
+        status: Only runs that ended with this status: ERROR, TIMEOUT_LIMIT_EXCEEDED, DISABLED,
+            COMPLETE.
+        run: Instead: the id of one run.
+    """
+    from meterlake.cli.integrations import status_of
+    from meterlake.model.errors import Invalid, Required
+    from meterlake.pipeline.integrations.runs import replay_run, replay_webhook
+
+    with options.open() as organization:
+        if run is not None:
+            if {webhook, since, status} != {None}:
+                raise Invalid("--run", run, "give it alone: it is one run of one webhook")
+            author = options.permitted(organization, ("config:update", "integrationrun"), [run])
+            options.output.record(replay_run(organization, author, run))
+            return
+        if webhook is None or since is None:
+            raise Required("--run" if webhook is None else "--since")
+        id_ = _find_webhook(organization, webhook)
+        given = (_instant(since), () if status is None else (status_of(status),))
+        author = options.permitted(organization, _CHANGE, [id_])
+        options.output.record(replay_webhook(organization, author, id_, *given))
+
+
+def _find_webhook(organization: "Organization", name: str) -> str:
+    from meterlake.model.configuration.integrations import WebhookDestination
+    from meterlake.model.errors import NotFound
+
+    with organization.reading() as reader:
+        known = reader.all(WebhookDestination)
+    found = [each for each in known if name in {each.id, each.entity.code, each.entity.name}]
+    if len(found) == 1:
+        return found[0].id
+    names = ", ".join(each.entity.code or each.entity.name for each in known)
+    hint = (
+        f"name one of these: {names}" if known else "there is none: add one as a webhookDestination"
+    )
+    raise NotFound("webhook", name, f"; {hint}")
+
+
+def _await_end(organization: "Organization", id: str, seconds: float) -> dict[str, Any]:
+    import time
+
+    from meterlake.pipeline.integrations.runs import run_history
+
+    end = time.monotonic() + seconds
+    while True:
+        found = run_history(organization, id)
+        if found["status"] not in _WAITING or time.monotonic() >= end:
+            return found
+        time.sleep(_POLL_S)
+
+
+def _instant(text: str) -> Any:
+    from datetime import UTC, datetime
+
+    from meterlake.model.errors import Invalid
+
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(
+            "since", text, "it must be a date or an instant such as 2026-10-01T00:00:00Z"
+        ) from None
+    return found.replace(tzinfo=found.tzinfo or UTC)

@@ -9,8 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.customer_links import CustomerLink
+from meterlake.model.customers.accounts import Account, CustomerLink
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month, format_instant
 from meterlake.pipeline.access.users import needs_password

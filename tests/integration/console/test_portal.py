@@ -10,8 +10,7 @@ from babel import Locale
 
 from meterlake.console.shell.page import page_text
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.customer_links import CustomerLink
+from meterlake.model.customers.accounts import Account, CustomerLink
 from meterlake.model.values.period import format_instant
 from meterlake.pipeline.access.customer_links import create_link, revoke_link
 from meterlake.pipeline.billing import bills as bill_verbs

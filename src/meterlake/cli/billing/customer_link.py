@@ -48,7 +48,7 @@ def create(
         origin: Pages of these origins may show it in a frame.
         url: Where people reach the server; METERLAKE_PUBLIC_URL if that is set.
     """
-    from meterlake.model.customers.customer_links import PAGE_PATH
+    from meterlake.model.customers.accounts import PAGE_PATH
     from meterlake.model.values.period import format_instant
     from meterlake.pipeline.access.customer_links import create_link
 

@@ -20,7 +20,7 @@ from meterlake.console.customers.day_charts import day_chart
 from meterlake.console.shell.api import ApiClient, ApiRefusalError, file_headers
 from meterlake.console.shell.page import locale_of, page_text
 from meterlake.console.shell.session import api_of_link
-from meterlake.model.customers.customer_links import PAGE_PATH
+from meterlake.model.customers.accounts import PAGE_PATH
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month

@@ -3,11 +3,11 @@
 An account's name, address and e-mail address are the only fields of a configuration that may hold
 personal data; no other field is meant for any, nor named as if it were.
 
-Parent and child accounts: who is billed for what a plan charges.
+Parent and child accounts: who is billed for what a plan charges. Links to the page of one customer.
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -29,6 +29,13 @@ from meterlake.model.values.fields import (
     Name,
     Text,
 )
+
+# Where pages of links are, below the server's address.
+PAGE_PATH: Final = "/customer"
+# What a browser calls the origin of a page; nothing else may stand in a policy.
+Origin = Annotated[
+    Text, Field(max_length=255, pattern=r"^https?://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$")
+]
 
 
 class ChildBillingMode(StrEnum):
@@ -112,3 +119,13 @@ def billed_account_id(account_plan: AccountPlan, configuration: Configuration) -
     if account_plan.child_billing_mode is ChildBillingMode.CHILD:
         return account_plan.account_id
     return account.parent_account_id or account_plan.account_id
+
+
+class CustomerLink(Entity):
+    """A link to the page of one customer; it ends by itself, and when somebody revokes it."""
+
+    account_id: Id
+    name: Name
+    dt_expiry: Instant
+    allowed_origins: Annotated[tuple[Origin, ...], Field(max_length=20)] = ()
+    revoked: Flag = False

@@ -9,8 +9,7 @@ from meterlake.model.configuration.access import (
     ServiceUser,
     SupportAccess,
 )
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.customer_links import CustomerLink
+from meterlake.model.customers.accounts import Account, CustomerLink
 from meterlake.model.resources.resource import ACCESS, VERBS, Resource
 from meterlake.model.rules.access import managed_policies_stay, policy_shown
 

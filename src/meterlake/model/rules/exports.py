@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from meterlake.model.calendar.cron import parse_cron, shortest_gap
+from meterlake.model.calendar.recurrence import parse_cron, shortest_gap
 from meterlake.model.configuration.exports import (
     AdHocExport,
     DataExportDestinationType,

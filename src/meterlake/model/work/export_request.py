@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from meterlake.model.calendar.cron import cron_times
+from meterlake.model.calendar.recurrence import cron_times
 from meterlake.model.configuration.exports import ExportSchedule, ScheduleType
 from meterlake.model.configuration.queries import UsageQueryRequest
 from meterlake.model.values.period import Month, Period, parse_instant

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.customer_links import CustomerLink
+from meterlake.model.customers.accounts import Account, CustomerLink
 from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
 from meterlake.model.values.period import format_instant
 from meterlake.model.values.problems import read

@@ -37,7 +37,7 @@ from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.bills import with_memos
 from meterlake.stores.state.billing.credits.ledger import read_movements
-from meterlake.stores.state.billing.memos.lines import MemoLine, memo_lines
+from meterlake.stores.state.billing.memos.memos import MemoLine, memo_lines
 from meterlake.stores.state.billing.stored_bills import StoredBill
 
 

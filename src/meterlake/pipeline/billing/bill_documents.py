@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any, Final
 
 from meterlake.model.bills.statements import StatementFormat, StatementStatus
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.billing.statements.files import NO_FILES, Files
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
 

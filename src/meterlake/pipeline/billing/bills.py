@@ -34,7 +34,7 @@ from meterlake.stores.state.billing.bills.lists import (
 from meterlake.stores.state.billing.bills.versions import BillVersion, list_versions
 from meterlake.stores.state.billing.credits.source_events import last_posting
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.billing.statements.files import NO_FILES, statement_files
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.pages import Page

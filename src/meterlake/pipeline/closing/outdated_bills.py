@@ -14,7 +14,7 @@ from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.batch import CalculatedTotal
 from meterlake.stores.state.billing.bills.summaries import MonthBill, read_month_bills
-from meterlake.stores.state.billing.memos.lines import memo_lines
+from meterlake.stores.state.billing.memos.memos import memo_lines
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.many_rows import chunks_of

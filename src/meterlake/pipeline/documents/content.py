@@ -46,13 +46,14 @@ from meterlake.stages.document.document_data import (
     LineDraw,
     NamedAccount,
     ReferencedBill,
+    clean_lines,
+    clean_text,
 )
-from meterlake.stages.document.texts import clean_lines, clean_text
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.entity_history import deleted_records
 

@@ -30,7 +30,7 @@ from meterlake.stores.state.billing.bills.totals import (
     billed_between,
     billed_product_names,
 )
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.account_names import AccountName, by_id
 from meterlake.stores.state.core.postings import DatedDraw, amounts_spent, dated_draws

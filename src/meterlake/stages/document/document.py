@@ -25,20 +25,22 @@ from meterlake.model.bills.statements import AggregatedUsage
 from meterlake.model.errors import UnbalancedBill
 from meterlake.model.values.money import divide, exact, plain, round_quotient
 from meterlake.model.values.period import format_instant, zone
-from meterlake.stages.document.document_data import BandPrice, CurrencyRounding, DocumentFacts
-from meterlake.stages.document.lines import (
-    LineWriter,
-    amounts_by_account,
-    raising_and_lowering,
-    sections_of,
-)
-from meterlake.stages.document.texts import (
+from meterlake.stages.document.document_data import (
     DECIMALS,
+    BandPrice,
+    CurrencyRounding,
+    DocumentFacts,
     clean_text,
     first_day,
     last_day,
     number_text,
     sum_of,
+)
+from meterlake.stages.document.lines import (
+    LineWriter,
+    amounts_by_account,
+    raising_and_lowering,
+    sections_of,
 )
 
 Body = Mapping[str, Any]

@@ -16,9 +16,10 @@ from meterlake.model.bills.document import (
 )
 from meterlake.model.bills.line_sections import sections_of_lines
 from meterlake.model.values.money import ONE, ZERO, exact, plain
-from meterlake.stages.document.document_data import DocumentFacts, NamedAccount
-from meterlake.stages.document.texts import (
+from meterlake.stages.document.document_data import (
     DECIMALS,
+    DocumentFacts,
+    NamedAccount,
     amount_text,
     clean_text,
     first_day,

@@ -15,7 +15,7 @@ from meterlake.pipeline.billing.memos import MemoRef, create_memo
 from meterlake.pipeline.usage.late import late
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import BillOutcome
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from tests.bills import a_home_to_bill
 from tests.homes import HEADER, configure, csv_row
 

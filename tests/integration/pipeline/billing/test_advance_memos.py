@@ -14,7 +14,7 @@ from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, e
 from meterlake.pipeline.billing.jobs.jobs import bill_order, run_bill_job
 from meterlake.pipeline.billing.jobs.schedule import submit_scheduled
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from tests.explained_trees import as_node, check_tree
 from tests.homes import a_home, configure
 

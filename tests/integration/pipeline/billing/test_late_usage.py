@@ -24,7 +24,7 @@ from meterlake.stores import open_stores
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.late_usage.late_bills import late_bills_by_id
 from meterlake.stores.state.billing.late_usage.lists import undecided_late_usage
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.core.pages import Page
 from tests.bills import use
 from tests.homes import HEADER, configure, csv_row

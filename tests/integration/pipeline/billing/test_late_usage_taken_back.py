@@ -19,7 +19,7 @@ from meterlake.pipeline.billing.memos import MemoRef, delete_memo, get_memo, upd
 from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.pipeline.closing.bill_review import review_bills
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from tests.bills import use
 from tests.homes import HEADER, configure, csv_row
 from tests.late_bills import (

@@ -13,7 +13,7 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import usage_file
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from tests.bills import aggregation, price_egress, subscribe
 from tests.homes import EGRESS, HEADER, a_home, configure, csv_row
 

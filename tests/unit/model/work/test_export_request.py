@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.calendar.cron import parse_cron
+from meterlake.model.calendar.recurrence import parse_cron
 from meterlake.model.configuration.exports import ExportSchedule
 from meterlake.model.rules.exports import runs_by_one_clock
 from meterlake.model.rules.proposed import Proposed

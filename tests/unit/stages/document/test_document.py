@@ -18,8 +18,6 @@ from meterlake.stages.document.document_data import (
     LineDraw,
     NamedAccount,
     ReferencedBill,
-)
-from meterlake.stages.document.texts import (
     amount_text,
     clean_lines,
     clean_text,

@@ -28,7 +28,7 @@ from meterlake.stores import Organization, Stores
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.bills import with_memos
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.memos.lines import memo_lines
+from meterlake.stores.state.billing.memos.memos import memo_lines
 from meterlake.stores.state.billing.stored_bills import BillContent, StoredBill
 from meterlake.stores.state.core.state import new_id
 

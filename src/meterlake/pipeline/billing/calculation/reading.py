@@ -56,7 +56,7 @@ from meterlake.stores.state.billing.accounts.buckets import (
     read_account_buckets,
 )
 from meterlake.stores.state.billing.bills.batch import billed_keys, damaged_bill, locked_keys
-from meterlake.stores.state.billing.bills.billed_plans import billed_plans
+from meterlake.stores.state.billing.bills.related import billed_plans
 from meterlake.stores.state.billing.calculations.pins import CalculationPins, last_transaction
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import BillKey

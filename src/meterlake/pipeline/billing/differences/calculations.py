@@ -12,9 +12,8 @@ from meterlake.model.errors import Unavailable
 from meterlake.model.values import wire
 from meterlake.pipeline.billing.calculation.failures import describe_error
 from meterlake.pipeline.billing.calculation.recalculation import read_measured
-from meterlake.pipeline.billing.differences.changes import InputChange
+from meterlake.pipeline.billing.differences.changes import AccountEntities, InputChange, rates_of
 from meterlake.pipeline.billing.differences.compared_contents import ComparedEnd
-from meterlake.pipeline.billing.differences.entities import AccountEntities, rates_of
 from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import LastUsage
@@ -23,7 +22,7 @@ from meterlake.stages.bill.attribution import BillFigures
 from meterlake.stores import Organization
 from meterlake.stores.lake.measurements.changes import MeasurementChanges
 from meterlake.stores.state.billing.accounts.buckets import OWN_KINDS
-from meterlake.stores.state.billing.memos.lines import KEY_PREFIX
+from meterlake.stores.state.billing.memos.memos import KEY_PREFIX
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.views.past_state import OF_MEMO, PastMoment, PastScope
 

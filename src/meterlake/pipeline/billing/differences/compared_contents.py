@@ -17,7 +17,7 @@ from meterlake.stores.state.billing.calculations.pins import (
     last_transaction,
     read_calculations,
 )
-from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, memo_lines
+from meterlake.stores.state.billing.memos.memos import KEY_PREFIX, memo_lines
 from meterlake.stores.state.billing.stored_bills import BillContent
 
 NOW: Final = "now"

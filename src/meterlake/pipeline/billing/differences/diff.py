@@ -25,13 +25,16 @@ from meterlake.pipeline.billing.differences.calculations import (
     CombinedCalculation,
     figures_of,
 )
-from meterlake.pipeline.billing.differences.changes import ChangeFinder, InputChange
+from meterlake.pipeline.billing.differences.changes import (
+    ChangeFinder,
+    InputChange,
+    read_account_entities,
+)
 from meterlake.pipeline.billing.differences.compared_contents import (
     ComparedEnd,
     DiffChoice,
     read_ends,
 )
-from meterlake.pipeline.billing.differences.entities import read_account_entities
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.stages.bill.attribution import (
     AttributedStep,
@@ -47,7 +50,7 @@ from meterlake.stores.lake.measurements.changes import (
     read_former,
 )
 from meterlake.stores.lake.quantity_runs import snapshot_is_kept
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 
 _NO_CHOICE: Final = DiffChoice()

@@ -36,7 +36,7 @@ from meterlake.stores.state.billing.bills.batch import BillColumns
 from meterlake.stores.state.billing.bills.bills import with_memos
 from meterlake.stores.state.billing.bills.versions import BillVersion, get_version
 from meterlake.stores.state.billing.calculations.pins import CalculationPins, read_calculations
-from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, MemoLine, line_id
+from meterlake.stores.state.billing.memos.memos import KEY_PREFIX, MemoLine, line_id
 from meterlake.stores.state.billing.stored_bills import LineContent
 
 _LISTED: Final = 20

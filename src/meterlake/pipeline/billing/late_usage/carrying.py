@@ -16,7 +16,7 @@ from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill, next_pending_bill
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memos import memos
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 from meterlake.stores.state.core.transaction import Transaction
 

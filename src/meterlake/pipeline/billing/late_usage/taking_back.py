@@ -45,7 +45,7 @@ from meterlake.stores.state.billing.late_usage.lists import (
     find_correction,
     find_late_usage,
 )
-from meterlake.stores.state.billing.memos.lines import MemoLine, line_id, memo_lines
+from meterlake.stores.state.billing.memos.memos import MemoLine, line_id, memo_lines
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.transaction import Transaction
 

@@ -15,7 +15,7 @@ from meterlake.stores.state.billing.credits.ledger import (
     consumption_of,
     corrections,
 )
-from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, MemoLine, memo_lines
+from meterlake.stores.state.billing.memos.memos import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.billing.stored_bills import BillContent
 
 

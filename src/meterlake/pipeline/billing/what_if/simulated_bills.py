@@ -31,7 +31,7 @@ from meterlake.stores.state.billing.accounts.buckets import (
     read_given_buckets,
 )
 from meterlake.stores.state.billing.calculations.simulated import simulated_memos
-from meterlake.stores.state.billing.memos.lines import MemoLine
+from meterlake.stores.state.billing.memos.memos import MemoLine
 
 # The bills of fewer accounts leave no garbage that is worth a search through all that there is.
 MANY_ACCOUNTS: Final = 1000

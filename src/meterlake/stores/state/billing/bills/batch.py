@@ -34,7 +34,7 @@ from meterlake.stores.state.billing.credits.ledger import (
     post,
 )
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.memos.lines import memo_lines
+from meterlake.stores.state.billing.memos.memos import memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
 from meterlake.stores.state.billing.statements.jobs import ApprovedBill, order_statements
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey

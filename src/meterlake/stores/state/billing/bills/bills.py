@@ -30,7 +30,7 @@ from meterlake.stores.state.billing.bills.versions import keep_versions
 from meterlake.stores.state.billing.credits.ledger import repost
 from meterlake.stores.state.billing.late_usage.carried import release_memos
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, MemoLine, memo_lines
+from meterlake.stores.state.billing.memos.memos import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
 from meterlake.stores.state.billing.statements.files import (
     forget_statements,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Column, ColumnElement, or_, select
 
-from meterlake.stores.state.billing.memos.lines import KEY_PREFIX
+from meterlake.stores.state.billing.memos.memos import KEY_PREFIX
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import (

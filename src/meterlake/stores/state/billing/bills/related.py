@@ -1,25 +1,27 @@
-"""Bills that a calculation of other bills touches: those after them, and those of their families."""
+"""Bills that a calculation of other bills touches: those after them, those of their families, and plans on them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row, Select, literal, or_, select
 
+from meterlake.model.bills.bill import BilledTime
 from meterlake.model.bills.jobs import BillRelation
 from meterlake.model.bills.ledger import BillRank
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.contracts import Commitment
+from meterlake.model.values.period import Period
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import BODY_END
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BILL, ENTITY_REFERENCE
+from meterlake.stores.state.core.tables import BILL, BILL_LINE, ENTITY_REFERENCE
 
 
 class RelatedBill(NamedTuple):
@@ -129,3 +131,30 @@ def _read(reader: Reader, *conditions: Any) -> Sequence[Row[Any]]:
     )
     query = select(*columns).where(BILL.c.org == reader.org_id, *conditions)
     return reader.connection.execute(query).all()
+
+
+def billed_plans(
+    reader: Reader, account_ids: Collection[str], after: date
+) -> dict[str, list[BilledTime]]:
+    """The bills of some accounts after a day, by the ids of the account plans that stand on them."""
+    plan_id = member_text(BILL_LINE.c.pins, literal("accountPlanId"))
+    times = (
+        member_text(BILL.c.body, literal(name)) for name in ("startDateTimeUTC", "endDateTimeUTC")
+    )
+    found: dict[str, list[BilledTime]] = defaultdict(list)
+    for ids in chunks_of(account_ids):
+        query = (
+            select(plan_id, BILL.c.bill_date, *times)
+            .join(BILL_LINE, BILL_LINE.c.bill_id == BILL.c.id)
+            .where(
+                BILL.c.org == reader.org_id,
+                BILL.c.account_id.in_(ids),
+                BILL.c.bill_date > after,
+                plan_id.is_not(None),
+            )
+            .distinct()
+        )
+        for id_, bill_date, start, end in reader.connection.execute(query):
+            period = Period(*(datetime.fromisoformat(each) for each in (start, end)))
+            found[id_].append(BilledTime(bill_date, period))
+    return dict(found)

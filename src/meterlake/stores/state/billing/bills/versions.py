@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Table, func, insert, literal, select, type
 
 from meterlake.model.errors import NotFound
 from meterlake.model.values import wire
-from meterlake.stores.state.billing.memos.lines import KEY_PREFIX
+from meterlake.stores.state.billing.memos.memos import KEY_PREFIX
 from meterlake.stores.state.billing.stored_bills import (
     BillContent,
     BillKey,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from meterlake.model.values.period import Month
-from meterlake.stores.state.billing.memos.lines import MemoLine, memo_lines
+from meterlake.stores.state.billing.memos.memos import MemoLine, memo_lines
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader

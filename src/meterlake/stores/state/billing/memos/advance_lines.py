@@ -10,7 +10,7 @@ from sqlalchemy import or_, select
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.billing_dates import is_closed
 from meterlake.model.values import wire
-from meterlake.stores.state.billing.memos.lines import line_id
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
