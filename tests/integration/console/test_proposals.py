@@ -8,6 +8,7 @@ from argon2 import PasswordHasher
 
 from meterlake.pipeline.access import login
 from tests.console_world import CONSOLE, a_console
+from tests.homes import configure
 from tests.integration.console.test_catalogue import shown
 from tests.people import allow
 
@@ -133,3 +134,27 @@ def test_new_prices_are_pasted_from_a_spreadsheet(ada):
     assert ada.offers("propose")
     ada.go(f"{CONSOLE}/catalogue/raise-prices?plans=basic&from=2033-01-01&prices=basic")
     assert "write a plan, an aggregation" in ada.text
+
+
+def test_two_persons_change_prices_where_the_organization_wants_that(world, ada):
+    configure(world.home.organization, organizationConfig={"twoPersonApproval": True})
+    asked = f"{CONSOLE}/catalogue/raise-prices?plans=basic&by=2&from=2040-01-01"
+    ada.go(asked)
+    assert "your organization wants two persons: propose the new prices" in ada.text
+    assert "Change 1 price" not in ada.text
+    assert ada.offers("propose")
+    review = {"plans": "basic", "by": "2", "from": "2040-01-01", "review": "037e39dd6acf7524"}
+    ada.send({"action": "", **review})
+    assert "You changed" not in ada.text
+    ada.go(PRICINGS)
+    [one, *_] = re.findall(rf'href="({PRICINGS}/[0-9a-f-]{{36}})"', ada.page.text)
+    ada.go(f"{one}/another")
+    bands = {"lowerLimit": ["0"], "unitPrice": ["7"], "fixedPrice": [""]}
+    ada.send({"action": "try", "start": "2041-05-01", **bands})
+    assert not ada.offers("save")
+    assert ada.offers("propose")
+    ada.go(f"{one}/edit")
+    ada.send({**shown(ada), "pricingBands.0.unitPrice": "9"})
+    assert ada.page.status_code == 403
+    assert "nobody changes its prices alone; make a change proposal" in ada.text
+    configure(world.home.organization, organizationConfig={"twoPersonApproval": False})

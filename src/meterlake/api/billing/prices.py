@@ -16,6 +16,7 @@ from meterlake.pipeline.billing.what_if.price_change import (
     price_effect,
     replace_pricing,
 )
+from meterlake.pipeline.config.lone_price_changes import must_propose, must_propose_price
 from meterlake.pipeline.config.scale_prices import apply_prices, propose_prices
 from meterlake.stages.config.scale_prices import ScaledPrice, ScaledPrices, UnchangedPrice
 
@@ -30,7 +31,9 @@ async def propose(call: Call) -> Any:
     scale, month = asked.scale, asked.effect_month
     found = await call.run(propose_prices, call.organization, scale)
     await _permit(call, found, RETRIEVE)
-    answer = found.to_wire()
+    changed = [each.record for each in found.changed]
+    alone = await call.run(must_propose, call.organization, call.author, changed)
+    answer = {**found.to_wire(), "mustPropose": alone}
     if month is not None:
         # Who sees what all bills come to has the right to see them.
         permit(call, RETRIEVE, BILL)
@@ -66,7 +69,9 @@ async def _preview(call: Call) -> Any:
     # It shows what bills come to, whichever these are.
     permit_all(call, RETRIEVE)
     id_, document = member(call, Pricing.__name__), await call.document()
-    return await call.run(preview_price_change, call.organization, id_, document)
+    found = await call.run(preview_price_change, call.organization, id_, document)
+    alone = await call.run(must_propose_price, call.organization, call.author, id_)
+    return {**found, "mustPropose": alone}
 
 
 async def _replace(call: Call) -> Any:

@@ -89,7 +89,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             "The prices of some plans and plan templates, multiplied by a factor or by a table of factors,"
             " or with the new unit prices of a table, from a day on: old and new price of each band. Nothing is written. With `effectMonth` the"
             " answer has what the bills of that month come to, as if the new prices had held since it"
-            " began. `review` is what `ApplyPriceScale` takes."
+            " began. `review` is what `ApplyPriceScale` takes; with `mustPropose` that refuses you, as the"
+            " organization wants two persons."
         ),
     ),
     "ApplyPriceScale": (
@@ -97,7 +98,9 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         (
             "Takes the same body with the `review` of a proposal, and changes all prices or none. A price in"
             " force on the day ends there, and one with the new bands begins. 409 if a price has changed"
-            " since the proposal. It needs the rights to update and create prices."
+            " since the proposal. It needs the rights to update and create prices. 403 for a person if the"
+            " organization wants two persons (`twoPersonApproval`) and customers have a plan: propose the"
+            " change."
         ),
     ),
     "ListChangeProposals": (
@@ -839,7 +842,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         (
             "What bills of months, of some accounts or of all, would come to if the price had had the bands"
             " since it began: by month and currency, with each line type that differs. Nothing is"
-            " stored. Permission: `config:retrieve` on every `bill`, too."
+            " stored. With `mustPropose` you may only propose the price, as the organization wants two"
+            " persons. Permission: `config:retrieve` on every `bill`, too."
         ),
     ),
     "ReplacePricing": (
@@ -847,7 +851,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         (
             "The price ends at `startDate`, and one with the bands begins then; both or none. A price"
             " that begins at that instant gets the bands itself. `version` is that of the price."
-            " Permission: `config:create` on `pricing`, too."
+            " Permission: `config:create` on `pricing`, too. 403 for a person if the organization wants two"
+            " persons (`twoPersonApproval`) and customers have the plan: propose the price."
         ),
     ),
     "GetAccountSpend": (

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from meterlake.model.catalog.plans import PriceScale
 from meterlake.model.values.entity import Value
-from meterlake.model.values.fields import Id, Instant, Integer, Number, Text
+from meterlake.model.values.fields import Flag, Id, Instant, Integer, Number, Text
 
 
 class PriceScaleProposeRequest(PriceScale):
@@ -81,6 +81,7 @@ class PriceScaleResponse(Value):
     review: Text
     changed: tuple[ScaledPriceResponse, ...]
     unchanged: tuple[UnchangedPriceResponse, ...]
+    must_propose: Flag | None = None
     effect: dict[str, Any] | None = None
 
 
@@ -119,6 +120,7 @@ class PriceChangePreviewResponse(Value):
     by_month: tuple[MonthChange, ...]
     customers_changed: Integer
     by_customer: tuple[CustomerMonthChange, ...]
+    must_propose: Flag | None = None
     changes: tuple[dict[str, Any], ...]
 
 

@@ -150,7 +150,7 @@ MEANINGS: Final = {
     "review_total_periods": "The number of earlier bills for the median.",
     "bill_letter_subject": "The subject of the e-mail of a bill, with placeholders such as {invoice}; {invoice} of {seller} if you leave it out.",
     "bill_letter_text": "The text of the e-mail of a bill, with the placeholders {customer}, {seller}, {invoice}, {number}, {currency}, {total}, {date}, {due} and {period}; you write a brace itself twice.",
-    "two_person_approval": "Whether who had a bill calculated last, put a line on it, or changed a price of it since its period began, may not approve it; nor may who made a change proposal approve that.",
+    "two_person_approval": "Whether who had a bill calculated last, put a line on it, or changed a price of it since its period began, may not approve it; who made a change proposal may not approve that; and people only propose to change prices of plans that customers have.",
     "review_unpriced_usage": "Whether `bill review` lists usage that no bill charges for.",
     "rollover_amount": "The most that a successor may take over when it ends.",
     "rollover_end_date": "The successor may use that until then.",

@@ -34,6 +34,7 @@ from meterlake.pipeline.config.cautions import cautions
 from meterlake.pipeline.config.duckdb_rules import Measured, custom_sql_rules
 from meterlake.pipeline.config.entities import delete_in, refuse_booked
 from meterlake.pipeline.config.hooks import hooks_of
+from meterlake.pipeline.config.lone_price_changes import EntityEdit, refuse_lone_changes
 from meterlake.pipeline.config.webhook_addresses import webhook_rules
 from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe, describe_all
@@ -194,6 +195,7 @@ def apply(
         Invalid: Something is wrong; the sentence names the first few places, `problems` all.
         StillReferenced: Something refers to what would be deleted.
         Conflict: What would be deleted is no longer what somebody was asked about.
+        Forbidden: It changes prices that two persons have to look at.
     """
     if options.dry_run:
         with state.reading(org_id) as reader:
@@ -205,6 +207,10 @@ def apply(
         options = replace(options, measured=None, approved=frozenset(each.id for each in gone))
     with state.transaction(org_id, author) as transaction:
         plan = plan_changes(state, transaction, documents, options)
+        changed = (
+            EntityEdit(each.before, each.record()) for each in plan.proposals if each.changed
+        )
+        refuse_lone_changes(transaction, author, changed)
         write_changes(state, transaction, plan)
     return plan.changes
 

@@ -32,6 +32,7 @@ from meterlake.model.values.secrets import (
 )
 from meterlake.pipeline.config.duckdb_rules import custom_sql_rules
 from meterlake.pipeline.config.hooks import hooks_of, refuse_named, release
+from meterlake.pipeline.config.lone_price_changes import EntityEdit, refuse_lone_changes
 from meterlake.pipeline.config.webhook_addresses import address_policy, webhook_rules
 from meterlake.settings import Settings
 from meterlake.stages.config.check import (
@@ -113,11 +114,13 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     Raises:
         Invalid: A rule is broken.
         Conflict: The code is taken.
+        Forbidden: It is a price that two persons have to look at.
     """
     entity = keep_masked(None, entity)
     id_ = transaction.new_id()
     now, author = transaction.now, transaction.author
     proposed = Record(id_, 1, entity, now, author, now, author)
+    refuse_lone_changes(transaction, author, (EntityEdit(None, proposed),))
     configuration = StoredConfiguration(transaction, (proposed,))
     _check_references(entity, configuration)
     codes_exist(entity, configuration)
@@ -246,10 +249,12 @@ def update_in(
     Raises:
         Invalid: A rule is broken, its own or one of what refers to it.
         StaleVersion: `version` is not the stored one.
+        Forbidden: It is a price that two persons have to look at.
     """
     stored = with_secrets(before.entity, stores.secrets.decrypt)
     entity = keep_masked(stored, entity)
     proposed = replace(before, entity=entity, version=before.version + 1)
+    refuse_lone_changes(transaction, transaction.author, (EntityEdit(before, proposed),))
     configuration = StoredConfiguration(transaction, (proposed,))
     if version == before.version:
         hooks_of(before).before_update(transaction, entity)
@@ -283,7 +288,9 @@ def delete_in(transaction: Transaction, record: Record[Any]) -> None:
 
     Raises:
         StillReferenced: Something refers to it: another entity, a bill, a transaction.
+        Forbidden: It is a price that two persons have to look at.
     """
+    refuse_lone_changes(transaction, transaction.author, (EntityEdit(record, None),))
     refuse_booked(transaction, record)
     refuse_named(transaction, record)
     release(transaction, record)
