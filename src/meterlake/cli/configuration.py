@@ -252,6 +252,8 @@ class Scale:
         table: A CSV file: a row decides for what it names, and --by for the rest. Its columns are by or
             price, the new price of a unit; plan or aggregation or both; and above, the lower limit of
             the band whose price it is, for prices of several bands.
+        own_prices: Give plans prices of their own where they have those of their templates, so that
+            other plans of these keep theirs.
         decimals: How many decimals new prices have; without it, two more than the old ones. They
             round half up.
     """
@@ -260,6 +262,7 @@ class Scale:
     from_: Annotated[str, Parameter(name="--from", show_default=False)]
     by: Annotated[str | None, Parameter(show_default=False)] = None
     table: Annotated[Path | None, Parameter(show_default=False)] = None
+    own_prices: Annotated[bool, Parameter(negative="")] = False
     decimals: Annotated[int | None, Parameter(show_default=False)] = None
 
     def read(self) -> "PriceScale":
@@ -280,6 +283,7 @@ class Scale:
             "by": None if self.by is None else _number("--by", self.by),
             "factors": [] if self.table is None else list(_scaled_rows(self.table)),
             "decimals": self.decimals,
+            "ownPrices": self.own_prices,
         }
         return read(PriceScale, document)
 
@@ -296,8 +300,8 @@ def scale_prices(
     """Multiply the prices of plans from a day on, all or none, and show old and new prices.
 
     A price in force on the day ends there, and one with the new bands begins. A plan has its own
-    prices; name its template, too, to change those that its plans share. Prices that begin later,
-    credits, standing charges and minimum spends stay as they are.
+    prices; name its template, too, to change those that its plans share, or give --own-prices.
+    Prices that begin later, credits, standing charges and minimum spends stay as they are.
 
     Example: `meterlake config scale-prices --by 1.07 --plans pro,enterprise --from 2027-01-01 --effect 2026-11 --dry-run`
 
@@ -378,6 +382,7 @@ def _show_scaled(
     output.rows(rows, columns)
     for each in found.unchanged:
         output.note(f"{each.plan} {each.priced}: {each.reason}")
+    _note_scope(found, output)
     if effect is not None:
         totals = [{"currency": code, **each} for code, each in effect["totals"].items()]
         title = f"Bills of {effect['months']['first']}"
@@ -385,6 +390,28 @@ def _show_scaled(
     output.note(f"New prices are rounded {found.rounding}.")
     done = counted(len(found.changed), "price changes", "prices change")
     output.note(f"{done} on {found.day}{' (dry run: nothing was written)' if dry_run else ''}")
+
+
+def _note_scope(found: "ScaledPrices", output: "Output") -> None:
+    """Say whom shared prices concern, and which charges stay."""
+    from meterlake.model.values.money import plain
+
+    for template in found.templates:
+        plans = ", ".join(
+            f"{each.code} ({counted(each.customers, 'customer')})" for each in template.plans
+        )
+        fate = "change" if template.is_chosen else "stay as they are"
+        output.note(f"The prices of template {template.code} {fate}; its plans: {plans or 'none'}.")
+        if not template.is_chosen and not any(each.own_of for each in found.changed):
+            output.note(
+                "With --own-prices the plans that you name get prices of their own instead."
+            )
+    for each in found.charges:
+        charge = each.charge.lower().replace("_", " ")
+        output.note(
+            f"{each.plan}: the {charge} stays {plain(each.amount)} {each.currency}; it has no day from"
+            " which it holds"
+        )
 
 
 def _band_rows(price: dict[str, Any]) -> "Iterator[dict[str, Any]]":

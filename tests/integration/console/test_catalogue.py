@@ -9,6 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.console.catalogue.catalogue import KINDS
+from meterlake.model.catalog.plans import Pricing
 from meterlake.pipeline.access import login
 from tests.console_world import CONSOLE, a_console
 from tests.homes import configure
@@ -356,22 +357,70 @@ def test_a_factor_that_is_none_comes_back_in_its_form(finance, typed):
     assert 'value="2026-11-01"' in browser.page.text
 
 
-def test_a_plan_with_the_prices_of_its_template_leads_to_the_template(finance):
+def price_template(world):
+    """Bare and Other have the prices of the template; the customer New has Other."""
     configure(
-        finance.home.organization,
-        plans=[{"code": "bare", "name": "Bare", "planTemplateId": "cloud"}],
+        world.home.organization,
+        plans=[
+            {"code": "bare", "name": "Bare", "planTemplateId": "cloud"},
+            {"code": "other", "name": "Other", "planTemplateId": "cloud", "standingCharge": 5},
+        ],
+        pricings=[
+            {
+                "code": "shared",
+                "planTemplateId": "cloud",
+                "aggregationId": "mean",
+                "startDate": "2026-01-01T00:00:00Z",
+                "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 3}],
+            }
+        ],
+        accounts=[{"code": "new", "name": "New", "emailAddress": "new@example.com"}],
+        accountPlans=[{"accountId": "new", "planId": "other", "startDate": "2026-01-01T00:00:00Z"}],
     )
+
+
+def test_a_plan_with_the_prices_of_its_template_leads_to_the_template(finance):
+    price_template(finance)
     browser = finance.browser("finance@example.com")
     browser.go(f"{RAISE}?plans=bare&by=2&from=2026-10-01")
-    assert (
-        "No price changes, because these plans have the prices of their templates." in browser.text
-    )
-    assert "Bare (bare) is of the template Cloud (cloud)" in browser.text
+    assert "Bare has prices of the template Cloud, which stay as they are" in browser.text
     [place] = re.findall(r'href="([^"]*)">Raise the prices of the template, too', browser.page.text)
+    assert "changes them for 3 customers: Basic (2 customers), Other (1 customer)" in browser.text
     browser.go(unescape(place))
     ticked = re.findall(r'name="plans" value="(\w+)" checked', browser.page.text)
     assert sorted(ticked) == ["bare", "cloud"]
-    assert "is of the template" not in browser.text
+    assert "The prices of the template Cloud change for all of its plans" in browser.text
+
+
+def test_two_plans_of_a_template_are_raised_alone(finance):
+    price_template(finance)
+    browser = finance.browser("finance@example.com")
+    browser.go(f"{RAISE}?plans=bare&by=2&from=2026-10-01")
+    [place] = re.findall(r'href="([^"]*)">Give this plan prices of its own', browser.page.text)
+    browser.go(unescape(place))
+    assert "its own, in place of that of cloud" in browser.text
+    assert "Other plans of the template Cloud keep their prices: Basic" in browser.text
+    text = fill(browser)
+    assert "You changed 1 price." in text
+    found = {
+        each.entity.code: each.entity
+        for each in finance.home.organization.configuration().all(Pricing)
+    }
+    assert found["shared"].end_date is None
+    own = found["shared-bare-2026-10-01"]
+    assert (own.plan_template_id, own.pricing_bands[0].unit_price) == (None, 6)
+
+
+def test_what_prices_leave_out_and_last_month_are_told_without_asking(finance):
+    price_template(finance)
+    browser = finance.browser("finance@example.com")
+    browser.go(f"{RAISE}?plans=other&plans=basic&by=2&from=2030-01-01")
+    assert "Standing charges and minimum spends stay as they are" in browser.text
+    assert re.search(r"other, standing charge \$?5", browser.text)
+    assert re.search(r"basic, standing charge \$?31", browser.text)
+    assert re.search(r"What the bills of \d{4}-\d{2} would have come to", browser.text)
+    browser.go(f"{RAISE}?plans=other&by=2&from=2030-01-01&effect=")
+    assert "would have come to</h2>" not in browser.page.text
 
 
 def test_who_may_not_change_prices_sees_the_proposal_without_a_button(finance):

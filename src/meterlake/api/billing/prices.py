@@ -31,9 +31,12 @@ async def propose(call: Call) -> Any:
     scale, month = asked.scale, asked.effect_month
     found = await call.run(propose_prices, call.organization, scale)
     await _permit(call, found, RETRIEVE)
-    changed = [each.record for each in found.changed]
+    changed = [each.written for each in found.changed]
     alone = await call.run(must_propose, call.organization, call.author, changed)
     answer = {**found.to_wire(), "mustPropose": alone}
+    if not call.permissions.unrestricted(RETRIEVE, "plan"):
+        # Who has which plan is for those who may see plans.
+        answer |= {"templates": [], "charges": []}
     if month is not None:
         # Who sees what all bills come to has the right to see them.
         permit(call, RETRIEVE, BILL)
@@ -51,7 +54,7 @@ async def apply(call: Call) -> Any:
     await _permit(call, found, "config:update")
     permit(call, "config:create", _PRICING)
     done = await call.run(apply_prices, call.organization, call.author, asked.scale, asked.review)
-    return done.to_wire()
+    return {**done.to_wire(), "templates": [], "charges": []}
 
 
 async def _permit(call: Call, found: ScaledPrices, action: str) -> None:
@@ -59,6 +62,9 @@ async def _permit(call: Call, found: ScaledPrices, action: str) -> None:
     by_kind: dict[str, list[str]] = {}
     prices: list[ScaledPrice | UnchangedPrice] = [*found.changed, *found.unchanged]
     for each in prices:
+        # The template's price stays as it is where a plan gets its own.
+        if isinstance(each, ScaledPrice) and each.own_of and action != RETRIEVE:
+            continue
         by_kind.setdefault(resource_of(each.record.entity).name, []).append(each.record.id)
     for kind, ids in by_kind.items():
         await permit_each(call, BY_NAME[kind].permission, ids, action)

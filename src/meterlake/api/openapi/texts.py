@@ -89,7 +89,9 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             "The prices of some plans and plan templates, multiplied by a factor or by a table of factors,"
             " or with the new unit prices of a table, from a day on: old and new price of each band. Nothing is written. With `effectMonth` the"
             " answer has what the bills of that month come to, as if the new prices had held since it"
-            " began. `review` is what `ApplyPriceScale` takes; with `mustPropose` that refuses you, as the"
+            " began. With `ownPrices` plans get prices of their own in place of those of their templates."
+            " `templates` says which plans and how many customers share the prices of a template,"
+            " `charges` which standing charges and minimum spends stay. `review` is what `ApplyPriceScale` takes; with `mustPropose` that refuses you, as the"
             " organization wants two persons."
         ),
     ),

@@ -58,6 +58,7 @@ class ScaledPriceResponse(Value):
     segment: dict[str, Text] | None = None
     currency: Text
     by: Number | None = None
+    template: Text | None = None
     start_date: Instant
     bands: tuple[ScaledBandResponse, ...]
     overage_bands: tuple[ScaledBandResponse, ...]
@@ -73,6 +74,33 @@ class UnchangedPriceResponse(Value):
     reason: Text
 
 
+class SharingPlanResponse(Value):
+    """A plan that takes prices from a template, and how many customers have it on the day."""
+
+    code: Text
+    name: Text
+    customers: Integer
+    chosen: Flag
+
+
+class SharedTemplateResponse(Value):
+    """A template of chosen plans, or a chosen one, with all plans that take their prices from it."""
+
+    code: Text
+    name: Text
+    chosen: Flag
+    plans: tuple[SharingPlanResponse, ...]
+
+
+class KeptChargeResponse(Value):
+    """A charge of a plan that stays as it is: it has no day from which it holds."""
+
+    plan: Text
+    charge: Text
+    amount: Number
+    currency: Text
+
+
 class PriceScaleResponse(Value):
     """The prices that change and those that stay; the effect on the bills of a month if asked for."""
 
@@ -81,6 +109,8 @@ class PriceScaleResponse(Value):
     review: Text
     changed: tuple[ScaledPriceResponse, ...]
     unchanged: tuple[UnchangedPriceResponse, ...]
+    templates: tuple[SharedTemplateResponse, ...]
+    charges: tuple[KeptChargeResponse, ...]
     must_propose: Flag | None = None
     effect: dict[str, Any] | None = None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from meterlake.console.shell.numbers import needed_number, typed_number
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
 from meterlake.model.values.money import exact
+from meterlake.model.values.period import Month
 from meterlake.model.values.plurals import counted
 
 RAISE: Final = "/console/catalogue/raise-prices"
@@ -42,8 +43,10 @@ async def show_prices(visit: Visit) -> Response:
         choices=[*_choices(plans, "plan"), *_choices(templates, "template")],
         status=status,
         chosen=chosen,
-        templates=_templates_of(plans, templates, chosen),
+        shared=_shared(found),
         found=found,
+        owns=_owns(visit),
+        effect_month=_effect_month(visit) or "",
         next_month=_next_month(visit),
         counted=counted,
     )
@@ -61,18 +64,16 @@ async def _propose(visit: Visit) -> Any:
     return found
 
 
-def _templates_of(
-    plans: Sequence[Any], templates: Sequence[Any], chosen: Collection[str]
-) -> list[tuple[str, str, str]]:
-    """Chosen plans whose template is not chosen: names of both, and the code of the template."""
-    known = {each["id"]: each for each in templates}
-    pairs = (
-        (each, known.get(each.get("planTemplateId"))) for each in plans if each["code"] in chosen
-    )
+def _shared(found: Any) -> list[dict[str, Any]]:
+    """Templates whose prices chosen plans have, with what the other plans and their customers are."""
     return [
-        (label_of(plan), label_of(template), template["code"])
-        for plan, template in pairs
-        if template is not None and template.get("code") and template["code"] not in chosen
+        {
+            **template,
+            "others": [each for each in template["plans"] if not each["chosen"]],
+            "own": [each for each in template["plans"] if each["chosen"]],
+            "customers": sum(each["customers"] for each in template["plans"]),
+        }
+        for template in (found or {"templates": ()})["templates"]
     ]
 
 
@@ -96,6 +97,7 @@ def _asked(visit: Visit) -> dict[str, Any]:
         "plans": list(several),
         "from": texts["from"],
         "by": _factor(texts["by"], visit.decimal) if texts["by"] else None,
+        "ownPrices": _owns(visit),
         "factors": [
             *_factors(texts["factors"] or "", visit.decimal),
             *_unit_prices(texts["prices"] or "", visit.decimal),
@@ -103,8 +105,21 @@ def _asked(visit: Visit) -> dict[str, Any]:
         "decimals": typed_number("decimals", texts["decimals"], visit.decimal)
         if texts["decimals"]
         else None,
-        "effectMonth": texts["effect"] or None,
+        "effectMonth": _effect_month(visit),
     }
+
+
+def _owns(visit: Visit) -> bool:
+    return bool(visit.field("own") or visit.query("own"))
+
+
+def _effect_month(visit: Visit) -> str | None:
+    """The month whose bills are compared: last month, unless the person chose another one or none."""
+    if "effect" in visit.request.query_params:
+        return visit.query("effect") or None
+    if not visit.may("ListBills"):
+        return None
+    return str(Month(visit.today.year, visit.today.month).moved(-1))
 
 
 def _factor(text: str, decimal: str) -> Decimal:
@@ -126,7 +141,7 @@ def _factor(text: str, decimal: str) -> Decimal:
 
 
 _WRONG: Final = 400
-_FIELDS: Final = ("from", "by", "factors", "prices", "effect", "decimals")
+_FIELDS: Final = ("from", "by", "factors", "prices", "decimals")
 # Of a line with a factor; a comma without a space may stand before the decimals.
 _BETWEEN: Final = (r";", r",\s+", r",")
 

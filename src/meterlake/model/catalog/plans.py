@@ -201,7 +201,8 @@ class PriceFactor(Value):
 class PriceScale(Value):
     """How prices change: those of some plans, by a factor or by a table, from a day on.
 
-    The row of the table that says most of a price decides, and `by` where none fits.
+    The row of the table that says most of a price decides, and `by` where none fits. With
+    `own_prices` plans that take prices from their templates get prices of their own instead.
     """
 
     plans: Annotated[tuple[_Name, ...], Field(min_length=1, max_length=1000)]
@@ -209,3 +210,4 @@ class PriceScale(Value):
     by: Positive | None = None
     factors: Annotated[tuple[PriceFactor, ...], Field(max_length=10_000)] = ()
     decimals: Annotated[Integer, Field(ge=0, le=20)] | None = None
+    own_prices: Flag = False

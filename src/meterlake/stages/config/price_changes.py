@@ -16,6 +16,7 @@ from meterlake.model.resources.proposal import Document, Proposal
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.stages.config.scale_prices import name_priced
+from meterlake.stages.config.template_prices import hidden_price
 
 _PRICES: Final = (Pricing, CounterPricing)
 # What may differ between a price and the one that follows it.
@@ -26,7 +27,8 @@ class ChangedPrice(NamedTuple):
     """A price that changes.
 
     Attributes:
-        old: The price as it is, or the one that the new one follows; None if there is none.
+        old: The price as it is, the one that the new one follows, or the template's that it hides;
+            None if there is none.
         new: The price as it would be; None if the old one ends and none follows.
         start: When that begins to hold.
     """
@@ -38,6 +40,19 @@ class ChangedPrice(NamedTuple):
     @property
     def follows(self) -> bool:
         """Whether the new price begins where another one ends."""
+        return self._is_another and not self.hides
+
+    @property
+    def hides(self) -> bool:
+        """Whether the new price takes the place of one of the plan's template."""
+        if not self._is_another:
+            return False
+        assert self.old is not None, self
+        assert self.new is not None, self
+        return self.old.entity.plan_id is None and self.new.entity.plan_id is not None
+
+    @property
+    def _is_another(self) -> bool:
         return self.old is not None and self.new is not None and self.old.id != self.new.id
 
     def to_wire(self, after: Configuration) -> dict[str, Any]:
@@ -93,6 +108,7 @@ def changed_prices(before: Configuration, proposals: Sequence[Proposal]) -> list
         if each.before is None:
             old = by_id.get(ending.get((_identity(entity), entity.start_date), ""))
             followed |= set() if old is None else {old.id}
+            old = old or hidden_price(before, entity)
             found.append(ChangedPrice(old, each.record(), entity.start_date))
     found += [
         _changed_in_place(each)
@@ -120,6 +136,7 @@ def as_if_begun(proposals: Sequence[Proposal], prices: Sequence[ChangedPrice]) -
     """The changed entities as documents, in which new prices hold since those that they follow began."""
     following = {each.new.id: each for each in prices if each.new and each.follows}
     followed = {each.old.id: each.new for each in prices if each.old and each.new and each.follows}
+    hiding = {each.new.id: each.old for each in prices if each.old and each.new and each.hides}
     content: dict[str, list[Any]] = {}
     singletons: dict[str, Any] = {}
     for each in proposals:
@@ -132,6 +149,9 @@ def as_if_begun(proposals: Sequence[Proposal], prices: Sequence[ChangedPrice]) -
                 for name in ("code", "start_date", "end_date")
             }
             entity = followed[each.id].entity.model_copy(update=kept)
+        if each.id in hiding:
+            since = {"start_date": hiding[each.id].entity.start_date}
+            entity = entity.model_copy(update=since)
         row = wire.loads(wire.dumps(entity.to_wire()))
         if each.resource.singleton:
             singletons[each.resource.name] = row

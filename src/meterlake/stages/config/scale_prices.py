@@ -1,11 +1,12 @@
 """Prices of plans multiplied from a day on: what each band costs then, and the documents for it.
 
 A price in force on the day ends there, and one with the new bands begins; a price that begins on
-the day gets the new bands itself. Prices that begin later, and credits, stay as they are.
+the day gets the new bands itself. A plan may get a price of its own in place of its template's.
+Prices that begin later, and credits, stay as they are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -32,6 +33,13 @@ from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.ids import CODE_MAX
 from meterlake.model.values.money import RoundingMode, exact, plain, round_amount
 from meterlake.model.values.period import format_instant, local_date, midnight, zone
+from meterlake.stages.config.template_prices import (
+    KeptCharge,
+    SharedTemplate,
+    inherited_prices,
+    kept_charges,
+    shared_templates,
+)
 
 # As many decimals more than the old price has, unless the scale says how many.
 _MORE_DECIMALS: Final = 2
@@ -67,6 +75,8 @@ class ScaledPrice:
         by: The factor; None if a table has the new prices themselves.
         bands: Its bands.
         overage: Its bands beyond prepaid money.
+        own_of: The plan that gets a price of its own in place of this one of its template, by id.
+        template: The code of that template.
     """
 
     record: Record[Any]
@@ -77,6 +87,16 @@ class ScaledPrice:
     by: Decimal | None
     bands: tuple[ScaledBand, ...]
     overage: tuple[ScaledBand, ...] = ()
+    own_of: str = ""
+    template: str = ""
+
+    @property
+    def written(self) -> Record[Any]:
+        """The price, or the new one of the plan itself, that changes."""
+        if not self.own_of:
+            return self.record
+        owner = {"plan_id": self.own_of, "plan_template_id": None}
+        return replace(self.record, entity=self.record.entity.model_copy(update=owner))
 
     def to_wire(self) -> dict[str, Any]:
         """The price under camelCase names."""
@@ -91,6 +111,7 @@ class ScaledPrice:
             **({"segment": segment} if segment else {}),
             "currency": self.currency,
             **({} if self.by is None else {"by": self.by}),
+            **({"template": self.template} if self.template else {}),
             "startDate": self.record.entity.start_date,
             "bands": [each.to_wire() for each in self.bands],
             "overageBands": [each.to_wire() for each in self.overage],
@@ -126,6 +147,8 @@ class ScaledPrices:
         changed: The prices that change.
         unchanged: The others of the plans.
         rounding: How new prices are rounded, in words.
+        templates: Whose prices plans share, and which plans and customers that concerns.
+        charges: The charges of the plans that stay as they are.
     """
 
     start: datetime
@@ -133,6 +156,8 @@ class ScaledPrices:
     changed: tuple[ScaledPrice, ...]
     unchanged: tuple[UnchangedPrice, ...]
     rounding: str
+    templates: tuple[SharedTemplate, ...]
+    charges: tuple[KeptCharge, ...]
 
     @property
     def versions(self) -> Mapping[str, int]:
@@ -147,6 +172,8 @@ class ScaledPrices:
             "review": self.review,
             "changed": [each.to_wire() for each in self.changed],
             "unchanged": [each.to_wire() for each in self.unchanged],
+            "templates": [each.to_wire() for each in self.templates],
+            "charges": [each.to_wire() for each in self.charges],
         }
 
     @property
@@ -158,13 +185,23 @@ class ScaledPrices:
     def documents(self) -> list[Document]:
         """The same as configuration files say it: prices that end, and prices that begin."""
         content: dict[str, list[Any]] = {}
+        looked_at: set[str] = set()
         for each in self.changed:
             kind = resource_of(each.record.entity).name
             bands = {"pricing_bands": tuple(band.new for band in each.bands)}
             if each.overage:
                 bands["overage_pricing_bands"] = tuple(band.new for band in each.overage)
-            rows = _following(each.record, bands, self.start, self.day)
-            content.setdefault(kind, []).extend(rows)
+            rows = content.setdefault(kind, [])
+            if not each.own_of:
+                rows.extend(_following(each.record, bands, self.start, self.day))
+                continue
+            # The template's price stays; that it is named says that it was looked at.
+            if each.record.id not in looked_at:
+                looked_at.add(each.record.id)
+                rows.append({"id": each.record.id, **_wire(each.record.entity)})
+            code = each.record.entity.code and f"{each.record.entity.code}-{each.plan}"
+            new = {"code": following_code(code, self.day), "start_date": self.start, **bands}
+            rows.append(_wire(each.written.entity.model_copy(update=new)))
         return [Document("prices", content)] if content else []
 
 
@@ -180,7 +217,10 @@ def scale_prices(configuration: Configuration, scale: PriceScale) -> ScaledPrice
     owners = dict(_owners(configuration, scale.plans))
     changed: list[ScaledPrice] = []
     unchanged: list[UnchangedPrice] = []
-    for record, plan, currency in _prices(configuration, owners):
+    found = list(_prices(configuration, owners))
+    if scale.own_prices:
+        found += _inherited(configuration, owners, start)
+    for record, plan, currency, own_of in found:
         priced, name = name_priced(configuration, record.entity)
         change = _change(scale, plan, priced)
         reason = _reason_to_stay(record.entity, change, start)
@@ -198,12 +238,22 @@ def scale_prices(configuration: Configuration, scale: PriceScale) -> ScaledPrice
         if all(each.old == each.new for each in (*bands, *overage)):
             unchanged.append(UnchangedPrice(record, plan, priced, "nothing changes"))
             continue
-        changed.append(ScaledPrice(record, plan, priced, name, currency, change.by, bands, overage))
+        template = _template_code(configuration, record) if own_of else ""
+        changed.append(
+            ScaledPrice(
+                *(record, plan, priced, name, currency, change.by, bands, overage),
+                *(own_of, template),
+            )
+        )
     decimals = "two decimals more than the old price has"
     if scale.decimals is not None:
         decimals = f"{scale.decimals} decimals"
     rounding = f"half up, to {decimals}"
-    return ScaledPrices(start, scale.start, tuple(changed), tuple(unchanged), rounding)
+    return ScaledPrices(
+        *(start, scale.start, tuple(changed), tuple(unchanged), rounding),
+        tuple(shared_templates(configuration, owners, start)),
+        tuple(kept_charges(configuration, owners)),
+    )
 
 
 def _owners(
@@ -223,10 +273,19 @@ def _owners(
             yield template.id, (name, template.entity.currency)
 
 
+class _Price(NamedTuple):
+    """A price with the code of its plan, or of the plan that gets its own, and its currency."""
+
+    record: Record[Any]
+    plan: str
+    currency: str
+    own_of: str = ""
+
+
 def _prices(
     configuration: Configuration, owners: Mapping[str, tuple[str, str]]
-) -> Iterator[tuple[Record[Any], str, str]]:
-    """The prices of plans and templates, plan by plan, with the codes and currencies of these."""
+) -> Iterator[_Price]:
+    """The prices of plans and templates, plan by plan."""
     found: list[Record[Any]] = [*configuration.all(Pricing), *configuration.all(CounterPricing)]
     order = {id_: number for number, id_ in enumerate(owners)}
     owned = [(each.entity.plan_id or each.entity.plan_template_id or "", each) for each in found]
@@ -234,7 +293,22 @@ def _prices(
         (pair for pair in owned if pair[0] in owners),
         key=lambda pair: (order[pair[0]], pair[1].entity.start_date, pair[1].id),
     ):
-        yield each, *owners[id_]
+        yield _Price(each, *owners[id_])
+
+
+def _inherited(
+    configuration: Configuration, owners: Mapping[str, tuple[str, str]], start: datetime
+) -> Iterator[_Price]:
+    """The prices that plans have from templates which are not changed themselves."""
+    for plan in configuration.all(Plan):
+        if plan.id in owners and plan.entity.plan_template_id not in owners:
+            for each in inherited_prices(configuration, plan, start):
+                yield _Price(each, *owners[plan.id], plan.id)
+
+
+def _template_code(configuration: Configuration, price: Record[Any]) -> str:
+    found = configuration.get(PlanTemplate, price.entity.plan_template_id)
+    return code_of(found.entity) or found.entity.name
 
 
 def name_priced(configuration: Configuration, price: Pricing | CounterPricing) -> tuple[str, str]:

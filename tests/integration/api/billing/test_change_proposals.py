@@ -203,6 +203,38 @@ def test_files_and_single_prices_are_proposed_in_the_same_way(http):
     assert "support" in codes
 
 
+def test_a_plan_gets_prices_of_its_own_in_place_of_its_templates(server, http):
+    row = prices(http)[0]
+    shared = {**row, "planTemplateId": http.get("/plans").json()["data"][0]["planTemplateId"]}
+    del shared["planId"]
+    assert http.delete(f"/pricings/{row['id']}").status_code == 200
+    assert http.post("/pricings", content=wire.dumps(shared)).status_code == 200
+    scale = {**SCALE, "ownPrices": True}
+    found = wire.loads(http.post("/pricings/scale/propose", content=wire.dumps(scale)).content)
+    [price] = found["changed"]
+    assert (price["plan"], price["template"]) == ("basic", "cloud")
+    [template] = found["templates"]
+    assert (template["chosen"], template["plans"][0]["customers"]) == (False, 1)
+    assert [(each["charge"], each["amount"]) for each in found["charges"]] == [
+        ("STANDING_CHARGE", 31)
+    ]
+    today = datetime.now(UTC)
+    last = Month(today.year, today.month).moved(-1)
+    clock = Clock()
+    clock.time = today
+    csv = HEADER + csv_row("last", 20, "acme", ts=f"{last}-03T10:00:00Z")
+    Home(server.stores, server.org_id, clock).ingest("last.csv", csv)
+    made = show(http, propose(http, scale=scale))
+    assert unit_prices(made["prices"][0])[0] == {"old": 1, "new": Decimal("1.5")}
+    effect = send(http, "GET", f"/{made['id']}/effect")
+    assert [each["difference"] for each in effect["byMonth"]] == [10, 0]
+    act(http, made, "approve")
+    act(http, made, "apply")
+    kept, own = prices(http)
+    assert kept.get("endDate") is None
+    assert (own.get("planTemplateId"), own["startDate"]) == (None, "2030-01-01T00:00:00Z")
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
