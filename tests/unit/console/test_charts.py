@@ -59,4 +59,22 @@ def test_names_and_labels_are_text():
 def test_the_axis_is_in_thousands_and_its_top_has_the_unit():
     chart = bar_chart("Usage", ["Oct"], {"": [Decimal(2_500_000)]}, ENGLISH, "GB")
 
-    assert re.findall(r'text-anchor="end">([^<]*)<', chart) == ["0", "1.25M", "2.5M GB"]
+    assert re.findall(r'text-anchor="end">([^<]*)<', chart) == ["0", "1M", "2M", "3M GB"]
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ((0, 1_004), ["0", "500", "1k", "1.5k"]),
+        ((0, 372_100), ["0", "100k", "200k", "300k", "400k"]),
+        ((0, 200), ["0", "50", "100", "150", "200"]),
+        ((0, "0.07"), ["0", "0.02", "0.04", "0.06", "0.08"]),
+        ((-30, 100), ["-50", "0", "50", "100"]),
+        ((-7, 0), ["-8", "-6", "-4", "-2", "0"]),
+    ],
+)
+def test_the_axis_has_round_numbers_and_every_bar_ends_within_it(values, ticks):
+    chart = bar_chart("Usage", ["a", "b"], {"": [Decimal(each) for each in values]}, ENGLISH)
+    assert re.findall(r'text-anchor="end">([^<]*)<', chart) == ticks
+    for top, height in re.findall(r' y="([^"]*)" width="[^"]*" height="([^"]*)"', chart):
+        assert 12 <= Decimal(top) <= Decimal(top) + Decimal(height) <= 212

@@ -5,7 +5,7 @@ from the style sheet, so a chart is dark where the page is.
 """
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal
 from typing import Final
 
 from babel import Locale
@@ -24,6 +24,7 @@ _RIGHT: Final = 24
 _TOP: Final = 12
 _BOTTOM: Final = 28
 _LABELS: Final = 7
+_ROUND: Final = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))
 # How many groups have a colour of their own.
 GROUPS: Final = 8
 
@@ -94,7 +95,11 @@ class _Scale:
     """From values to places in the drawing, in tenths of its units."""
 
     def __init__(self, low: Decimal, high: Decimal, count: int) -> None:
-        self.low, self.high = low, high
+        step = _round_step(high - low)
+        # Rounded away from zero, so that each bar ends within the axis.
+        first, last = (int((each / step).to_integral_value(ROUND_UP)) for each in (low, high))
+        self.levels = [step * n for n in range(first, last + 1)]
+        self.low, self.high = self.levels[0], self.levels[-1]
         self._step = Decimal(_WIDTH - _LEFT - _RIGHT) / count
 
     def height(self, value: Decimal) -> Decimal:
@@ -122,7 +127,6 @@ class _Scale:
 
 
 def _axis(place: _Scale, locale: Locale, unit: str) -> Markup:
-    levels = sorted({place.low, ZERO, place.high / 2, place.high})
     lines = (
         Markup(
             '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>'
@@ -138,9 +142,15 @@ def _axis(place: _Scale, locale: Locale, unit: str) -> Markup:
                 filter(None, (short_number(level, locale), unit if level == place.high else ""))
             ),
         )
-        for level in levels
+        for level in place.levels
     )
     return Markup("").join(lines)
+
+
+def _round_step(span: Decimal) -> Decimal:
+    """The distance of round numbers of which two to four fit into a span: 1, 2, 2.5 or 5 with zeros."""
+    size = Decimal(1).scaleb((span / 4).adjusted())
+    return next(size * each for each in _ROUND if size * each * 4 >= span)
 
 
 def short_number(value: Decimal, locale: Locale) -> str:
