@@ -250,6 +250,7 @@ def test_the_sql_of_a_question_gives_its_answer(server, http, meter):
         rows = connection.execute(found["sql"]).fetchall()
 
     assert found["meter"] == "egress"
+    assert found["sql"].startswith("-- large: ")
     assert "'it''s'" in found["sql"]
     assert {row[1:] for row in rows} == {
         (row["accountId"], Decimal(str(row["measure.gb.SUM"])))

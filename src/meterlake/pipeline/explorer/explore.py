@@ -333,6 +333,13 @@ def add_codes(
     return ExplorerTable(fixed, keys, named)
 
 
+# Who reads the statement of a folded question finds a column that is in no answer.
+GUARD_COMMENT: Final = (
+    "-- large: whether numbers are too large for quick sums; meterlake sums them with more digits"
+    " then. It is no part of the answer.\n"
+)
+
+
 def statements(
     organization: Organization, query: UsageQueryRequest, stop: Stop
 ) -> list[dict[str, str]]:
@@ -349,7 +356,9 @@ def statements(
             if present:
                 ask = aggregate_query if each.rollups else raw
                 sql, parameters = ask(each, present, scope)
-                found.append({"meter": each.meter, "sql": with_values(sql, parameters)})
+                comment = GUARD_COMMENT if each.rollups else ""
+                shown = comment + with_values(sql, parameters)
+                found.append({"meter": each.meter, "sql": shown})
     return found
 
 

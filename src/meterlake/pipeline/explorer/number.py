@@ -17,6 +17,7 @@ from meterlake.model.values.period import Period, aware, format_instant, naive, 
 from meterlake.model.values.problems import read
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.explorer.explore import (
+    GUARD_COMMENT,
     Found,
     Snapshot,
     Stop,
@@ -183,7 +184,7 @@ def _explained(
         names = account_names.by_id(reader, {each["account_id"] for each in rows})
     codes = {each.id: each.code for each in names.values()}
     [row] = tables_of(organization, rollups)[0].documents()
-    sql = with_values(*aggregate_query(question, present, scope))
+    sql = GUARD_COMMENT + with_values(*aggregate_query(question, present, scope))
     return NumberExplanation(row, sql, count, [_to_wire(each, codes) for each in rows], token)
 
 
