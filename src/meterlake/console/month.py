@@ -252,6 +252,7 @@ async def show_month(visit: Visit) -> Response:
     if is_first_page:
         to_approve = int(statuses["PENDING"]) - len(check.own)
         waiting = await find_waiting(visit, month, closing, to_approve)
+    causes = causes_of(closing["open"], billed)
     return visit.page(
         "month.html",
         month=month,
@@ -271,13 +272,14 @@ async def show_month(visit: Visit) -> Response:
             if each["drawnAmount"] or each["chargedAheadAmount"]
         },
         waiting=waiting,
-        causes=causes_of(closing["open"], billed),
+        causes=causes,
         points_at_approval=_points_at_approval(closing),
         changed_since=int(statuses["PENDING"])
         - sum(each["kind"] == "LeftOpen" for each in closing["open"]),
         # All that is left to make is for customers without a bill, and that is said of them.
         all_locked=statuses["LOCKED"] == closing["billCount"] > 0,
         customers=await _customers(visit, closing["open"]),
+        rejected_elsewhere=await _count_rejected_elsewhere(visit, causes),
         jobs=newest,
         own=check.own,
         documents_at_once=AT_ONCE_MAX,
@@ -285,6 +287,13 @@ async def show_month(visit: Visit) -> Response:
         earlier=month.moved(-1),
         later=month.moved(1),
     )
+
+
+async def _count_rejected_elsewhere(visit: Visit, causes: list[Cause]) -> int:
+    """How many rejected rows wait that are of other months: Data in counts these, too."""
+    here = sum(each.size for each in causes if each.kind == "RejectedRows")
+    status = await visit.api.find("/measurements/status") if here else None
+    return sum((status or {}).get("rejected", {}).values()) - here if status else 0
 
 
 def _points_at_approval(closing: Mapping[str, Any]) -> int:

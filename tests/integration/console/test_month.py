@@ -94,6 +94,8 @@ def test_the_first_page_says_what_waits_for_the_person(ada, world):
 def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ada, world):
     rows = [csv_row("free-1", "1", "zoë's"), csv_row("free-2", "many", "acme")]
     world.home.ingest("free.csv", HEADER + "".join(rows) + csv_row("free-3", "many", "acme"))
+    july = csv_row("free-4", "many", "acme", ts="2026-07-03T00:00:00Z")
+    world.home.ingest("july.csv", HEADER + july)
 
     ada.go(PAGE)
 
@@ -108,6 +110,7 @@ def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ad
     # Rows are counted, not their reasons.
     [count] = re.findall(r"Rejected rows (\d+) rows", ada.text)
     assert int(count) >= 2
+    assert "1 more waits, of other months: all rejected rows" in ada.text
     points = f"2 open points: 1 rejected rows ({count} rows), 1 unpriced usage (1 customer)."
     assert points in ada.text
     sent = {"csrf": ada.hidden()["csrf"], "action": "approve", "review": "as it is"}

@@ -73,6 +73,12 @@ def test_a_row_is_mended_and_comes_in(ada, name):
     assert "Invalid number of measure.gb" in ada.text
     ada.go(f"{REJECTED}/{ids(ada)[0]}")
     assert "NaN" in ada.text
+    names = re.findall(r'<input name="field:([^"]*)"', ada.page.text)
+    assert (names[0], names.count("measure.gb")) == ("measure.gb", 1)
+    [wrong] = re.findall(r'<input name="field:([^"]*)"[^>]*aria-invalid="true"', ada.page.text)
+    assert wrong == "measure.gb"
+    assert "What is wrong: 'NaN' is no number such as 12.5" in ada.text
+    assert "ets Until when, if the usage lasted" in ada.text
     again = ada.press("mend", **{"field:measure.gb": "much"})
     assert "0 rows came in, 0 repeats, 1 rejected again." in again
 

@@ -23,6 +23,13 @@ _API_PAGE: Final = 200
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?")
 # What fields of a measurement are called in forms.
 _FIELD: Final = "field:"
+_HINTS: Final = {
+    "meter": "The code of the meter.",
+    "account": "The code of the customer.",
+    "uid": "What names the measurement: of those with the same uid, one counts.",
+    "ts": "When it was used, such as 2026-10-31T10:00:00Z.",
+    "ets": "Until when, if the usage lasted; empty for a single instant.",
+}
 _STATUSES: Final = ("open", "dismissed", "withdrawn", "requeued", "all")
 _FILTERS: Final = (
     ListFilter("reason", "Reason", tuple((each.value, words(each.value)) for each in Reason)),
@@ -83,7 +90,8 @@ async def show_rejected(visit: Visit) -> Response:
     return visit.page(
         "data_in/rejected_row.html",
         row=row,
-        fields=_fields(row.get("measurement") or {}),
+        fields=_wrong_first(_fields(row.get("measurement") or {}), row.get("field")),
+        hints=_HINTS,
         is_mendable=row["status"] in {"open", "dismissed", "withdrawn"},
     )
 
@@ -216,6 +224,11 @@ def _fields(measurement: Mapping[str, Any]) -> dict[str, str]:
         else:
             found[name] = _text(value)
     return found
+
+
+def _wrong_first(fields: dict[str, str], wrong: str | None) -> dict[str, str]:
+    """The fields with the one that the reason names in front."""
+    return fields if wrong is None else {wrong: fields.get(wrong, "")} | fields
 
 
 def _text(value: Any) -> str:

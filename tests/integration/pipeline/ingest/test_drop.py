@@ -54,7 +54,7 @@ def test_a_file_goes_to_done_with_its_report_beside_it(home):
             "field": "measure.gb",
             "meter": "egress",
             "uid": "u2",
-            "detail": "'x' is no number of the grammar or range",
+            "detail": "'x' is no number such as 12.5, with at most 26 digits before the point",
             "original": csv_row("u2", "x").rstrip(),
         }
     ]

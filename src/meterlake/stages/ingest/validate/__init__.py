@@ -273,9 +273,8 @@ def _check_field(checks: _Checks, each: Field) -> None:
     if each.category.numeric:
         number = columns.numbers(column)
         checks.rounded += number.rounded
-        checks.refuse(
-            number.wrong, Reason.INVALID_NUMBER, name, "{} is no number of the grammar or range"
-        )
+        detail = "{} is no number such as 12.5, with at most 26 digits before the point"
+        checks.refuse(number.wrong, Reason.INVALID_NUMBER, name, detail)
         checks.typed[name] = number.values
         return
     text = columns.texts(column)
