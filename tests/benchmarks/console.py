@@ -3,7 +3,10 @@
     PYTHONPATH=src:. python tests/benchmarks/console.py --home FOLDER   # made if it is not there
     PYTHONPATH=src:. python tests/benchmarks/console.py --small         # a quick look
     PYTHONPATH=src:. python tests/benchmarks/console.py --lists         # lists of 100,000 accounts only
+    PYTHONPATH=src:. python tests/benchmarks/console.py --home FOLDER --rooms --json console.json
 
+With `--rooms` the first page of each room of the navigation is measured alone, of the large organization
+and of some small ones, as the clock has it: the median, the 95th percentile and the largest.
 With `--lists` the home has the accounts alone, each with a name of its own and without a bill.
 
 The home has 1,000 organizations. One of them has 100,000 accounts, each with ten priced sums of a meter
@@ -16,6 +19,7 @@ all that is still unknown to the process, and `clock` the median, with all that 
 
 import argparse
 import asyncio
+import json
 import re
 import resource
 import sqlite3
@@ -34,6 +38,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meterlake.api.app import create_app
 from meterlake.console.app import ROUTES
+from meterlake.console.shell.navigation import ROOMS
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
@@ -175,11 +180,11 @@ async def timed(work: Callable[[], Awaitable[Any]]) -> tuple[Any, Spent]:
 
 
 @asynccontextmanager
-async def console(home: Path) -> AsyncIterator[Console]:
-    """The console of a home, with a person who is signed in."""
+async def console(home: Path, name: str = NAME) -> AsyncIterator[Console]:
+    """The console of a home, with a person of an organization who is signed in."""
     settings = Settings(home=home, limit_explorer=False)
     with open_stores(settings) as stores:
-        org_id = next(each.id for each in stores.state.organizations() if each.name == NAME)
+        org_id = next(each.id for each in stores.state.organizations() if each.name == name)
         ids = [policy(stores.state, org_id, allow())]
         person = f"{uuid4()}@example.com"
         join(stores.state, org_id, person, permissionPolicyIds=ids)
@@ -225,6 +230,75 @@ async def measure_pages(found: Console, repeat: int, skip: list[str]) -> None:
         end=" ",
     )
     print(f"{cpu:.0f} ms of CPU")
+
+
+class RoomTimes(NamedTuple):
+    """The first page of a room, so many times, and the sums of its calls as often."""
+
+    title: str
+    pages: list[Spent]
+    calls: list[Spent]
+    kilobytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Milliseconds: of the clock, and of the processor the least of the page and of its calls."""
+        clock = sorted(1000 * each.clock for each in self.pages)
+        page, calls = (1000 * min(each.cpu for each in some) for some in (self.pages, self.calls))
+        most = clock[-1]
+        return {
+            "page": self.title,
+            "p50": round(statistics.median(clock)),
+            "p95": round(statistics.quantiles(clock, n=20)[-1] if len(clock) > 1 else most),
+            "max": round(most),
+            "cpu": round(page),
+            "calls": round(calls),
+            "kB": self.kilobytes,
+        }
+
+
+async def measure_rooms(
+    home: Path, names: list[str], repeat: int, skip: list[str]
+) -> list[dict[str, Any]]:
+    """Print a line for each room of the navigation, of some organizations together."""
+    found: dict[str, RoomTimes] = {}
+    for name in names:
+        async with console(home, name) as one:
+            for room in ROOMS:
+                if any(each in room.path for each in skip):
+                    continue
+                page = await one.client.get(room.path)
+                assert page.status_code == httpx.codes.OK, (room.path, page.status_code)
+                pages, calls = await one.repeat(room.path, repeat)
+                size = round(len(page.content) / 1000)
+                before = found.setdefault(room.path, RoomTimes(room.title, [], [], size))
+                before.pages.extend(pages)
+                before.calls.extend(calls)
+    rows = [each.to_json() for each in found.values()]
+    print("| page | p50 | p95 | max | CPU | CPU of its calls | kB |\n|---|---|---|---|---|---|---|")
+    for row in rows:
+        times = " | ".join(f"{row[each]} ms" for each in ("p50", "p95", "max", "cpu", "calls"))
+        print(f"| {row['page']} | {times} | {row['kB']} |", flush=True)
+    everything = [1000 * each.clock for room in found.values() for each in room.pages]
+    cpu = [1000 * each.cpu for room in found.values() for each in room.pages]
+    told = [statistics.quantiles(each, n=20)[-1] for each in (everything, cpu)]
+    print(
+        f"p95 of {len(everything)} answers: {told[0]:.0f} ms by the clock, {told[1]:.0f} ms of CPU\n"
+    )
+    return [*rows, {"page": "all", "p95": round(told[0]), "cpu": round(told[1])}]
+
+
+async def measure_organizations(
+    home: Path, few: int, repeat: int, skip: list[str]
+) -> dict[str, Any]:
+    """Measure the rooms of the large organization, and of some small ones together."""
+    with open_stores(Settings(home=home)) as stores:
+        others = [each.name for each in stores.state.organizations() if each.name != NAME]
+    print(f"The large organization, each page {repeat} times:\n")
+    large = await measure_rooms(home, [NAME], repeat, skip)
+    step = max(1, len(others) // few)
+    chosen = others[::step][:few]
+    print(f"{len(chosen)} of the {len(others)} small ones, each page {repeat} times:\n")
+    return {"large": large, "small": await measure_rooms(home, chosen, repeat, skip)}
 
 
 async def measure_first_page(found: Console) -> None:
@@ -332,6 +406,9 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="made if it is not there, and kept")
     parser.add_argument("--small", action="store_true", help="20 accounts and 2 organizations")
     parser.add_argument("--lists", action="store_true", help="of 100,000 accounts, without bills")
+    parser.add_argument("--rooms", action="store_true", help="first pages of rooms only")
+    parser.add_argument("--few", type=int, default=5, help="of so many small organizations")
+    parser.add_argument("--json", type=Path, help="write what `--rooms` measured to a file")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument(
         "--skip",
@@ -347,6 +424,12 @@ def main() -> None:
             make_accounts(home, size[0])
         elif not home.exists():
             make_home(home, *size)
+        if options.rooms:
+            rooms = measure_organizations(home, options.few, options.repeat, options.skip)
+            told = json.dumps(asyncio.run(rooms), indent=1)
+            if options.json:
+                options.json.write_text(told + "\n")
+            return
         asyncio.run(measure(home, options.repeat, deep, options.skip, lists_only=options.lists))
 
 

@@ -32,6 +32,7 @@ def register(config: App) -> None:
     config.command(approve)
     config.command(reject)
     config.command(withdraw)
+    config.command(propose_again)
     config.command(apply_proposal)
 
 
@@ -302,6 +303,26 @@ def withdraw(
         "config:create",
         lambda org, by, id_: withdraw_proposal(org, by, id_, comment),
     )
+
+
+def propose_again(proposal: ProposalName, /, *, options: Options = NO_OPTIONS) -> None:
+    """Propose the changes of a rejected or withdrawn proposal again.
+
+    The new proposal has the same name, reason and changes, and is measured against the
+    configuration of now.
+
+    Example: `meterlake config propose-again "Prices of 2027"`
+
+    Args:
+        proposal: Its name or id.
+    """
+    from meterlake.pipeline.config.change_proposals import proposal_named, same_order
+
+    with options.open() as organization:
+        order = same_order(organization, proposal_named(organization, proposal).id)
+        called = (order.name, order.reason)
+        made = propose_documents(organization, options, called, order.documents)
+    show(made, options)
 
 
 def apply_proposal(proposal: ProposalName, /, *, options: Options = NO_OPTIONS) -> None:

@@ -164,6 +164,7 @@ WRITING = {
     "config propose {folder}/proposed.yaml --name two --reason why": "config:create on changeproposal",
     "config approve two": "config:update on changeproposal",
     "config withdraw two": "config:create on changeproposal",
+    "config propose-again two": "config:create on changeproposal",
     "config propose {folder}/proposed.yaml --name three --reason why": "config:create on changeproposal",
     "config approve three": "config:update on changeproposal",
     "config apply-proposal three": "config:update on changeproposal",

@@ -66,6 +66,9 @@ def test_files_are_proposed_as_they_would_be_applied(home, config, tmp_path):
     assert "no longer fits" in config("show-proposal", "Tools")
     assert "products 'tools'" in config("approve", "Tools", code=1)
     assert "withdrawn" in config("withdraw", "Tools", "--comment", "Somebody made it")
+    assert "updated" in config("propose-again", "Tools")
+    assert "no longer fits" not in config("show-proposal", "Tools")
+    assert "must be rejected or withdrawn" in config("propose-again", "Tools", code=1)
 
 
 def test_what_is_wrong_with_files_is_told_by_line(config, tmp_path):

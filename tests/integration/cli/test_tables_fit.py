@@ -154,6 +154,8 @@ COMMANDS = (
     "config reject one --comment no",
     "config scale-prices --by 1.07 --plans storage-pro --from 2030-01-01 --propose two --reason why",
     "config withdraw two",
+    "config propose-again two",
+    "config withdraw two",
     "config propose {proposed} --name three --reason why",
     "config approve three",
     "config apply-proposal three",

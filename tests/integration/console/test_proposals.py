@@ -76,6 +76,12 @@ def test_a_reviewer_rejects_with_a_reason_and_an_author_withdraws(ada, bob):
     bob.send({"action": "reject", "comment": "Guaranteed until 2032"})
     assert "You rejected the proposal" in bob.text
     assert "Guaranteed until 2032" in bob.text
+    ada.go(place)
+    ada.press("again")
+    assert "You proposed the same changes again" in ada.text
+    assert str(ada.page.url.path) != place
+    assert not ada.offers("again")
+    ada.send({"action": "withdraw", "comment": ""})
     place = propose(ada, "Once more", "2031-01-01")
     ada.send({"action": "withdraw", "comment": ""})
     assert "You withdrew the proposal" in ada.text

@@ -35,6 +35,7 @@ from meterlake.pipeline.config.change_proposals import (
     propose_change_set,
     reject_proposal,
     rights_needed,
+    same_order,
     show_proposal,
     withdraw_proposal,
 )
@@ -51,16 +52,28 @@ async def _propose(call: Call) -> Any:
     """Keep changes for a review: who proposes sees what they change, so may read it."""
     request = read(ChangeProposalRequest, await call.document())
 
-    def plan(organization: Organization) -> tuple[list[Document], list[dict[str, Any]]]:
-        documents = _documents(organization, request)
-        found = plan_proposal(organization, documents)
-        return documents, [
+    def order(organization: Organization) -> ChangeOrder:
+        return ChangeOrder(request.name, request.reason, _documents(organization, request))
+
+    return await _keep(call, order)
+
+
+async def _propose_again(call: Call) -> Any:
+    """Keep the changes of a proposal that has ended, as they are against the configuration of now."""
+    id_ = _id(call)
+    return await _keep(call, lambda organization: same_order(organization, id_))
+
+
+async def _keep(call: Call, ordered: Callable[[Organization], ChangeOrder]) -> Any:
+    def plan(organization: Organization) -> tuple[ChangeOrder, list[dict[str, Any]]]:
+        order = ordered(organization)
+        found = plan_proposal(organization, order.documents)
+        return order, [
             {"kind": each.kind, "id": each.id, "action": each.action.value} for each in found
         ]
 
-    documents, changes = await call.run(plan, call.organization)
+    order, changes = await call.run(plan, call.organization)
     await _permit(call, changes, lambda _: RETRIEVE)
-    order = ChangeOrder(request.name, request.reason, documents)
     return await call.run(propose_change_set, call.organization, call.author, order)
 
 
@@ -161,5 +174,6 @@ OPERATIONS: Final = (
     _operation("ApproveChangeProposal", "POST", "/{id}/approve", "update", _approve),
     _operation("RejectChangeProposal", "POST", "/{id}/reject", "update", _reject),
     _operation("WithdrawChangeProposal", "POST", "/{id}/withdraw", "create", _withdraw),
+    _operation("ProposeChangesAgain", "POST", "/{id}/again", "create", _propose_again),
     _operation("ApplyChangeProposal", "POST", "/{id}/apply", "update", _apply),
 )

@@ -370,6 +370,7 @@ SHAPES: Final[dict[str, Shape]] = {
         gives=change_proposals.ChangeProposalResponse,
         optional=True,
     ),
+    "ProposeChangesAgain": Shape(gives=change_proposals.ChangeProposalResponse),
     "ApplyChangeProposal": Shape(gives=change_proposals.ChangeProposalResponse),
     "GetClosing": Shape(gives=closings.ClosingResponse, query=(text("open", "NOW", "KNOWN"),)),
     "ReviewClosing": Shape(

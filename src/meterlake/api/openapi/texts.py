@@ -149,6 +149,14 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Withdraw a change proposal",
         "Ends your own proposal; 403 if somebody else made it, 409 if it has ended.",
     ),
+    "ProposeChangesAgain": (
+        "Propose changes again",
+        (
+            "A new proposal with the name, the reason and the changes of one that was rejected or"
+            " withdrawn, against the configuration of now. 409 if that one is open or applied, 400 if"
+            " its changes break a rule now or are made already."
+        ),
+    ),
     "ApplyChangeProposal": (
         "Apply a change proposal",
         (

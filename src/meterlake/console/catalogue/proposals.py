@@ -13,6 +13,7 @@ from meterlake.model.resources.change_proposals import ProposalStatus
 
 PROPOSALS: Final = "/console/catalogue/proposals"
 _VERBS: Final = {"created": "create", "updated": "update", "deleted": "delete"}
+_AGAIN: Final = frozenset({ProposalStatus.REJECTED.value, ProposalStatus.WITHDRAWN.value})
 _PRICES: Final = ("pricings", "counterPricings")
 _LISTING: Final = Listing(
     "Proposed changes",
@@ -67,6 +68,7 @@ async def show_proposal(visit: Visit) -> Response:
         found=found,
         is_open=is_open,
         is_own=is_own,
+        may_be_made_again=found["status"] in _AGAIN,
         can_be_told=can_be_told,
         effect=effect,
         needs_another=is_own and await _wants_two_persons(visit),
@@ -112,6 +114,10 @@ async def change_proposal(visit: Visit) -> Response:
                 "You applied the proposal: all of its changes are made. Each entity has what it was before"
                 " in its history; a proposal with the old values takes them back."
             )
+        case "again":
+            made = await visit.api.send("POST", f"{here}/again")
+            said = "You proposed the same changes again, against the configuration of now."
+            return visit.go(f"{PROPOSALS}/{made['id']}", said)
         case _:
             raise visit.unknown_action("a proposal")
     return visit.go(f"{PROPOSALS}/{visit.request.path_params['id']}", said)

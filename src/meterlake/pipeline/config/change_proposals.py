@@ -114,6 +114,20 @@ def propose_change_set(organization: Organization, author: str, order: ChangeOrd
         return _document(get_proposal(transaction, proposal.id))
 
 
+def same_order(organization: Organization, id: str) -> ChangeOrder:
+    """What a proposal that was rejected or withdrawn asked for, to be proposed again.
+
+    The new proposal is measured against the configuration of now.
+
+    Raises:
+        NotFound: There is none.
+        Conflict: It is open, or applied.
+    """
+    with organization.reading() as reader:
+        found = _open(reader, id, ProposalStatus.REJECTED, ProposalStatus.WITHDRAWN)
+    return ChangeOrder(found.name, found.reason, found.documents)
+
+
 def price_documents(organization: Organization, id: str, change: PriceChange) -> list[Document]:
     """The configuration files that end a price at an instant and begin one with other bands.
 

@@ -145,6 +145,26 @@ def test_a_proposal_that_no_longer_fits_says_what_changed(http):
     assert prices(http)[1]["pricingBands"][0]["unitPrice"] == Decimal("4.5")
 
 
+@pytest.mark.sees("ProposeChangesAgain")
+def test_a_proposal_that_ended_is_made_again_against_the_configuration_of_now(server, http):
+    first = propose(http)
+    act(http, first, "again", 409)
+    reprice(http, 3)
+    assert show(http, first)["stale"]
+    act(http, first, "withdraw")
+    with another(server, http, allow("config:retrieve")) as reader:
+        act(reader, first, "again", 403)
+    again = act(http, first, "again")
+
+    assert again["id"] != first["id"]
+    assert (again["name"], again["reason"]) == (first["name"], first["reason"])
+    assert again["status"] == "PROPOSED"
+    assert show(http, again)["stale"] == []
+    act(http, again, "approve")
+    act(http, again, "apply")
+    act(http, again, "again", 409)
+
+
 @pytest.mark.sees("RejectChangeProposal")
 @pytest.mark.sees("WithdrawChangeProposal")
 def test_a_proposal_ends_by_its_author_or_by_a_reviewer(server, http):
