@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select, union
+from sqlalchemy import ColumnElement, and_, or_, select, union
 
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.values.entity import Record
@@ -23,6 +23,7 @@ def accounts_apart(reader: Reader, plan_ids: Sequence[str]) -> list[Record[Any]]
     Returns:
         Accounts and account plans, also account plans that have an epoch themselves.
     """
+    on_plans = [member_text(ENTITY.c.body, "planId").in_(plan_ids)] if plan_ids else []
     # The accounts that entities of a kind refer to: the parents, if these are accounts.
     parent = ENTITY_REFERENCE.c
     targets = select(parent.target_id).where(
@@ -40,27 +41,28 @@ def accounts_apart(reader: Reader, plan_ids: Sequence[str]) -> list[Record[Any]]
         select(member_text(ENTITY.c.body, "accountId")).where(
             ENTITY.c.org == reader.org_id,
             ENTITY.c.kind == AccountPlan.__name__,
-            _has("billEpoch")
-            | _has("planGroupId")
-            | member_text(ENTITY.c.body, "planId").in_(list(plan_ids)),
+            or_(_has("billEpoch"), _has("planGroupId"), *on_plans),
         ),
-    ).subquery()
-    chosen = select(apart.c[0])
-    reference = ENTITY_REFERENCE.c
-    plans = select(reference.id).where(
-        reference.org == reader.org_id,
-        reference.kind == AccountPlan.__name__,
-        reference.target_kind == Account.__name__,
-        reference.target_id.in_(chosen),
     )
-    return [
-        *reader.matching(Account, ENTITY.c.id.in_(chosen)),
-        *reader.matching(AccountPlan, ENTITY.c.id.in_(plans)),
-    ]
+    # Looked for once: it takes a look at every account.
+    found: list[Record[Any]] = []
+    reference = ENTITY_REFERENCE.c
+    for ids in chunks_of(sorted(filter(None, reader.connection.execute(apart).scalars()))):
+        plans = select(reference.id).where(
+            reference.org == reader.org_id,
+            reference.kind == AccountPlan.__name__,
+            reference.target_kind == Account.__name__,
+            reference.target_id.in_(ids),
+        )
+        found += reader.matching(Account, ENTITY.c.id.in_(ids))
+        found += reader.matching(AccountPlan, ENTITY.c.id.in_(plans))
+    return found
 
 
 def _has(member: str) -> ColumnElement[bool]:
-    return member_text(ENTITY.c.body, member).is_not(None)
+    # Few have one: their text tells that before it is read as JSON.
+    names = ENTITY.c.body.contains(f'"{member}"')
+    return and_(names, member_text(ENTITY.c.body, member).is_not(None))
 
 
 def read_families(reader: Reader, account_ids: Iterable[str]) -> dict[str, frozenset[str]]:
