@@ -70,6 +70,7 @@ def list_(
     resource: Annotated[str | None, Parameter(name="RESOURCE", show_default=False)] = None,
     /,
     *,
+    search: Annotated[str | None, Parameter(show_default=False)] = None,
     limit: Limit = _PAGE,
     csv: Switch = False,
     options: Options = NO_OPTIONS,
@@ -80,10 +81,11 @@ def list_(
     You filter by the filters of the API's list and by fields, with a reference by its code:
     `--account acme`, `--plan-template storage`, `--currency EUR`.
 
-    Example: `meterlake list plans --plan-template storage`
+    Example: `meterlake list accounts --search pharma`
 
     Args:
         resource: Such as accounts, plan-templates or pricings; without it, you see all of them.
+        search: A text that the name, the code, the e-mail address or the purchase order has in it.
         limit: The largest number that you want to see.
         csv: Print all fields as CSV, with references by code.
         filters: A filter of the resource, or one of its fields, and the value.
@@ -101,7 +103,7 @@ def list_(
     with options.open() as organization:
         if kind.singleton:
             raise Invalid("RESOURCE", resource, "the organization has one of them: use `show`")
-        found = list_named(organization, kind, filters, limit)
+        found = list_named(organization, kind, filters, limit, search)
         described = describe_documents(organization, kind, found)
     if csv:
         _print_csv(kind, described)

@@ -35,8 +35,8 @@ async def search(visit: Visit) -> Response:
                 return visit.go(f"{target}/{asked}")
     text = SIGNS.sub(" ", asked)
     customers, bills = await asyncio.gather(
-        _found(visit, "accounts", _terms(text, "name", "code", "purchaseOrderNumber")),
-        _found(visit, "bills", [*_terms(text, *_BILL_NAMES), *_amount(visit, asked)]),
+        _found(visit, "accounts", _terms(text, "*", "name", "code", "purchaseOrderNumber")),
+        _found(visit, "bills", [*_terms(text, "~", *_BILL_NAMES), *_amount(visit, asked)]),
     )
     exactly = [
         f"{CUSTOMERS}/{each['id']}"
@@ -57,8 +57,8 @@ _BILL_NAMES: Final = (
 )
 
 
-def _terms(text: str, *names: str) -> list[str]:
-    return [f"{name}~{text}" for name in names] if text.strip() else []
+def _terms(text: str, comparator: str, *names: str) -> list[str]:
+    return [f"{name}{comparator}{text}" for name in names] if text.strip() else []
 
 
 # A currency before or behind an amount: its code or its sign.

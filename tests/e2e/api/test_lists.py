@@ -3,6 +3,7 @@
 import base64
 import itertools
 import re
+import uuid
 from pathlib import Path
 
 import m3ter
@@ -646,4 +647,31 @@ def test_users_are_found_by_what_they_are_called(http):
     assert http.get("/users", params={"searchQuery": "email~nobody"}).json() == {"data": []}
     found = http.get("/users", params={"searchQuery": "email:ada@example.com"})
     assert found.status_code == 400
-    assert "a field, ~ and what it begins with" in found.json()["message"]
+    assert (
+        "a field, ~ and what it begins with, or * and what it has within" in found.json()["message"]
+    )
+
+
+@pytest.mark.parametrize("path", ["/accounts/search", "/accounts"])
+def test_a_text_is_found_within_another_whatever_the_case(sdk, http, path):
+    mark = uuid.uuid4().hex
+    made = sdk.accounts.create(
+        name=f"Juniper {mark}% Pharma", code=mark, email_address="bills@juniper.example"
+    )
+
+    def found(term):
+        return [each["id"] for each in http.get(path, params={"searchQuery": term}).json()["data"]]
+
+    assert found(f"name*{mark[3:].upper()}% ph") == [made.id]
+    assert found(f"code*{mark[3:20]}") == [made.id]
+    # What means something to a database is a letter like others.
+    assert found(f"name*{mark}_") == found(f"name~{mark}") == []
+
+
+def test_users_are_found_by_a_part_of_what_they_are_called(http):
+    whole = http.get("/users").json()["data"]
+    part = whole[0]["email"][1:].upper()
+
+    found = http.get("/users", params={"searchQuery": f"email*{part}"}).json()["data"]
+    assert whole[0]["id"] in [each["id"] for each in found]
+    assert http.get("/users", params={"searchQuery": f"email~{part}"}).json() == {"data": []}

@@ -81,6 +81,8 @@ def test_lists_are_filtered_by_the_codes_of_what_they_refer_to(home, command, fo
     ]
     assert found("list", "pricings", "--plan", "other") == []
     assert len(found("list", "accounts", "--codes", "acme,bolt")) == 2
+    assert [each["code"] for each in found("list", "accounts", "--search", "OLT")] == ["bolt"]
+    assert found("list", "accounts", "--search", "b_lt") == []
     assert len(found("list", "accounts", "--email-address", "bills@bolt.example")) == 1
 
     code, out, _ = command("list", "account-plans", "--csv")

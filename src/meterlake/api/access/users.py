@@ -29,8 +29,8 @@ async def _list_users(call: Call) -> Document:
     ids = [each.lower() for each in call.query.texts("ids")]
     this = page(call, _PAGE)
     search = search_of(call, NAMES_OF_USERS, this.size)
-    if any(each.comparator != "~" for each in search.terms):
-        rule = "its terms must be such as email~ada: a field, ~ and what it begins with"
+    if any(each.comparator not in {"~", "*"} for each in search.terms):
+        rule = "its terms must be such as email~ada: a field, ~ and what it begins with, or * and what it has within"
         raise Invalid("searchQuery", call.query.text("searchQuery"), rule)
     this = replace(this, oldest_first=search.ascending, search=search)
     return await call.run(users.list_users, call.stores.state, call.org_id, this, ids)

@@ -45,7 +45,7 @@ _TEXTS: Final[dict[Verb, str]] = {
     " the version that it replaces; an old one is 409 and changes nothing.",
     "delete": "{about}\n\nThe answer is what it was. 409 while something refers to it.",
     "search": "{about}\n\n`searchQuery` has terms such as `name~Acme$currency:EUR`: `:` equals, `~` begins"
-    " with, `>` `>=` `<` `<=` compare; `operator` joins them.",
+    " with, `*` has within, `>` `>=` `<` `<=` compare; `operator` joins them.",
 }
 _RULED: Final = frozenset({"create", "update"})
 

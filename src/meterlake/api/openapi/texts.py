@@ -447,7 +447,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Search bills",
         (
             "Terms `<field><comparator><value>` are joined by `$`; comparators are `>`, `>=`, `:`, `<`,"
-            " `<=` and `~` (begins with). Fields are accountId, locked, billDate, startDate, endDate,"
+            " `<=`, `~` (begins with) and `*` (has within). Fields are accountId, locked, billDate, startDate, endDate,"
             " dueDate, billingFrequency, id, ids, createdBy, dtCreated, lastModifiedBy, accountCode,"
             " sequentialInvoiceNumber, externalInvoiceReference, purchaseOrderNumber, status, currency,"
             " billTotal and recalculationDue."

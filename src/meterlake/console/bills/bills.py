@@ -85,7 +85,7 @@ def search_of(visit: Visit) -> str:
         refuse_others("Out of date", due, ["yes", "no"])
         terms.append(f"recalculationDue:{'true' if due == 'yes' else 'false'}")
     if (customer := visit.query("customer")) is not None:
-        field = "accountId:" if is_id(customer) else "accountCode~"
+        field = "accountId:" if is_id(customer) else "accountCode*"
         terms.append(f"{field}{SIGNS.sub(' ', customer)}")
     if (currency := visit.query("currency")) is not None:
         terms.append(f"currency:{SIGNS.sub(' ', currency).strip().upper()}")
@@ -124,7 +124,7 @@ _LISTING: Final = BillListing(
             (("PENDING", "Pending"), ("APPROVED", "Approved"), ("LOCKED", "Locked")),
         ),
         ListFilter("due", "Out of date", (("yes", "Yes"), ("no", "No"))),
-        ListFilter("customer", "Code of the customer begins with", type="search"),
+        ListFilter("customer", "Code of the customer contains", type="search"),
         ListFilter("currency", "Currency"),
         ListFilter("above", "Total from"),
         ListFilter("below", "Total up to"),

@@ -29,7 +29,7 @@ _ORDERS: Final = ("ASC", "DESC")
 _INVALID: Final = 400
 _ID: Final = re.compile(r"(^i|I)d(entity)?$")
 # What means something in the terms of a search, or ends one.
-SIGNS: Final = re.compile(r"[~:<>$&|]")
+SIGNS: Final = re.compile(r"[~*:<>$&|]")
 _DOWNLOAD_PAGE: Final = 100
 # Of a filter in the name of a file.
 _NAME_MAX: Final = 40
@@ -99,7 +99,7 @@ class ListFilter:
         label: What people read.
         choices: Values and their words; without any, people type one.
         is_open: There are values beside the choices, such as people who have left.
-        fields: One of these fields begins with what people type.
+        fields: One of these fields has within it what people type.
         type: The type of the input, without choices.
         is_instant: The API takes an instant for the day that one chooses: its first one in the
             organization's time zone.
@@ -132,7 +132,7 @@ class ListFilter:
         if not self.fields:
             return {self.name: chosen}
         text = SIGNS.sub(" ", chosen or "").strip()
-        terms = [f"{name}~{text}" for name in self.fields] if text else []
+        terms = [f"{name}*{text}" for name in self.fields] if text else []
         return {"searchQuery": "$".join(terms), "operator": "OR"} if terms else {}
 
 
@@ -140,7 +140,7 @@ def called_by(*fields: str) -> ListFilter:
     """The filter of what things are called by, such as their names."""
     first, *others = [words(fields[0]), *(words(each).lower() for each in fields[1:])]
     label = " or ".join([", ".join([first, *others[:-1]]), *others[-1:]])
-    return ListFilter("called", f"{label} begins with", type="search", fields=fields)
+    return ListFilter("called", f"{label} contains", type="search", fields=fields)
 
 
 NAMED: Final = called_by("name", "code")

@@ -10,7 +10,7 @@ _LISTED_MAX: Final = 5
 
 
 async def customer_named(visit: Visit, label: str, text: str) -> dict[str, Any]:
-    """The customer with a code, or else the one whose name is a text or begins with it.
+    """The customer with a code, or else the one whose name is a text or has it within.
 
     Raises:
         ApiRefusalError: There is none, or there are several; the form's field has the label.
@@ -18,7 +18,7 @@ async def customer_named(visit: Visit, label: str, text: str) -> dict[str, Any]:
     if "," not in text and (found := rows_of(await visit.api.find("/accounts", codes=text))):
         return dict(found[0])
     words = SIGNS.sub(" ", text).strip()
-    search = f"name~{words}"
+    search = f"name*{words}"
     rows = rows_of(await visit.api.find("/accounts", searchQuery=search)) if words else []
     named = [each for each in rows if each["name"].lower() == text.lower()] or rows
     if len(named) == 1:

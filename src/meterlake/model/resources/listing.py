@@ -10,9 +10,9 @@ from meterlake.model.errors import Invalid
 from meterlake.model.resources.resource import Filter
 from meterlake.model.values.entity import Entity
 
-Comparator = Literal[">=", "<=", ">", "<", ":", "~"]
+Comparator = Literal[">=", "<=", ">", "<", ":", "~", "*"]
 
-_TERM: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)(>=|<=|>|<|:|~)(.*)", re.DOTALL)
+_TERM: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)(>=|<=|>|<|:|~|\*)(.*)", re.DOTALL)
 _TERMS_MAX: Final = 50
 
 
@@ -69,7 +69,7 @@ def terms(query: str, fields: frozenset[str]) -> tuple[Term, ...]:
 def _term(text: str, fields: frozenset[str]) -> Term:
     match = _TERM.fullmatch(text)
     if match is None:
-        rule = "it must be terms such as name~Acme$currency:USD; comparators are > >= : < <= ~"
+        rule = "it must be terms such as name~Acme$currency:USD; comparators are > >= : < <= ~ *"
         raise Invalid("searchQuery", text, rule)
     field, comparator, value = match.groups()
     if field not in fields:

@@ -12,7 +12,7 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.errors import Invalid, NotFound, UnknownField
 from meterlake.model.resources import RESOURCES, Filter, Resource, wire_name
-from meterlake.model.resources.listing import FilterValues, is_instant
+from meterlake.model.resources.listing import FilterValues, Search, Term, is_instant
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Entity, Record
 from meterlake.model.values.period import (
@@ -33,6 +33,8 @@ from meterlake.stores.state import Reader
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
+# What people call an entity.
+_CALLED: Final = ("name", "code", "emailAddress", "purchaseOrderNumber")
 _FLAGS: Final = {"true": True, "yes": True, "false": False, "no": False}
 _Lister = Callable[[Organization, list[FilterValues], Page], Document]
 
@@ -115,7 +117,11 @@ def find_ref(organization: Organization, resource: Resource, words: Sequence[str
 
 
 def list_named(
-    organization: Organization, resource: Resource, wanted: Mapping[str, str], limit: int
+    organization: Organization,
+    resource: Resource,
+    wanted: Mapping[str, str],
+    limit: int,
+    within: str | None = None,
 ) -> list[Document]:
     """The newest entities of a kind, as the API shows them.
 
@@ -124,6 +130,7 @@ def list_named(
         resource: The kind.
         wanted: Filters of its list by their names, and values of its fields; references by code.
         limit: How many at most.
+        within: A text that the name, the code, the e-mail address or the purchase order has in it.
 
     Raises:
         UnknownField: It has no such filter or field.
@@ -136,10 +143,11 @@ def list_named(
             _criterion(reader, resource, name, value, local) for name, value in wanted.items()
         ]
     lister = _LISTS.get(resource.entity)
+    search = None if within is None else _search_within(resource, within, limit)
     found: list[Document] = []
     token: str | None = None
     while len(found) < limit:
-        page = Page(min(resource.page_max, limit - len(found)), token)
+        page = Page(min(resource.page_max, limit - len(found)), token, search=search)
         listed = (
             list_page(organization, resource, criteria, page)
             if lister is None
@@ -150,6 +158,18 @@ def list_named(
         if token is None:
             break
     return found
+
+
+def _search_within(resource: Resource, text: str, size: int) -> Search:
+    """The search for what has a text in what people call it."""
+    known = {each.alias or name for name, each in resource.entity.model_fields.items()}
+    fields = [each for each in _CALLED if each in known]
+    if not fields:
+        raise Invalid(
+            "--search", text, f"{resource.name} have neither a name nor a code; leave it out"
+        )
+    terms = tuple(Term(each, "*", text) for each in fields)
+    return Search(terms, every=False, sort_by=None, ascending=False, start=0, size=size)
 
 
 def _by_product(resource: Resource) -> _Lister:

@@ -25,7 +25,7 @@ from meterlake.model.errors import Invalid, NotFound, StaleVersion
 from meterlake.model.values import wire
 from meterlake.stores.state.access.access_tables import MEMBERSHIP, PERSON
 from meterlake.stores.state.core.json_columns import folded_text
-from meterlake.stores.state.core.listing import starts_with
+from meterlake.stores.state.core.listing import contains, starts_with
 from meterlake.stores.state.core.pages import Page, SortKey, read, read_sorted
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.transaction import Transaction
@@ -129,7 +129,10 @@ def users(reader: Reader, page: Page, ids: Sequence[str] = ()) -> tuple[list[Use
     if ids:
         query = query.where(PERSON.c.id.in_(ids))
     if search is not None and search.terms:
-        found = (starts_with(_TEXTS[each.field], each.value) for each in search.terms)
+        found = (
+            (contains if each.comparator == "*" else starts_with)(_TEXTS[each.field], each.value)
+            for each in search.terms
+        )
         query = query.where((and_ if search.every else or_)(*found))
     if search is not None and search.sort_by is not None:
         if search.sort_by not in _TEXTS:

@@ -34,7 +34,7 @@ from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill, join_lines, line_of
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.listing import compare, starts_with
+from meterlake.stores.state.core.listing import compare, contains, starts_with
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
@@ -397,7 +397,7 @@ def _column(name: str, is_locked: ColumnElement[bool]) -> ColumnElement[Any]:
 
 def _total(term: Term) -> ColumnElement[bool]:
     """Whether a bill comes to an amount, however many zeros that has behind its point."""
-    if not _AMOUNT.fullmatch(term.value) or term.comparator == "~":
+    if not _AMOUNT.fullmatch(term.value) or term.comparator in {"~", "*"}:
         raise Invalid("searchQuery", f"billTotal{term.comparator}{term.value}", _TOTAL_RULE)
     if term.comparator == ":":
         return BILL.c.total == plain(Decimal(term.value))
@@ -417,8 +417,8 @@ def _term(term: Term, is_locked: ColumnElement[bool]) -> ColumnElement[bool]:
         value = value[: len("2026-10-01")]
     if term.comparator == ":":
         return column.in_(value.split(",") if term.field == "ids" else [value])
-    if term.comparator == "~":
-        return starts_with(column, value)
+    if term.comparator in {"~", "*"}:
+        return (starts_with if term.comparator == "~" else contains)(column, value)
     return compare(column, term.comparator, value)
 
 
