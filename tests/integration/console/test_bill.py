@@ -1,6 +1,7 @@
 """The pages of one bill: its lines down to measurements, credits and debits, its versions."""
 
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy import select
 
 from meterlake.console.bills.approval_check import message_in_words
 from meterlake.console.shell.page import unit_name
+from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job
@@ -17,7 +19,7 @@ from meterlake.stores.state.events.event_tables import EVENT
 from meterlake.stores.state.integrations.runs import RunContent
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.deliveries import add_runs, content_for, new_webhook
-from tests.homes import configure
+from tests.homes import HEADER, configure, csv_row
 from tests.people import allow
 
 AUGUST = {"first": "2026-08-14", "last": "2026-08-14"}
@@ -140,7 +142,7 @@ def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
 
     happened = finance.text.partition("What happened")[2]
     assert re.search(
-        r"Credit or charge changed, Ada Lovelace: 3.00 USD \(Outage on 14 September\).*"
+        r"Credit or charge changed, Ada Lovelace: 3.00 USD \(Outage on 14 September, about line \d+, \w+\).*"
         r"Credit put on the bill, Ada Lovelace: 2.50 USD.*Approved, Ada Lovelace: .*Made, ",
         happened,
     )
@@ -475,3 +477,52 @@ def test_what_the_api_says_for_programs_is_said_for_people():
     )
     assert message_in_words("1 bill was approved") == "1 bill was approved"
     assert [unit_name(each) for each in ("{call}", "1k{call}", "GB")] == ["call", "1kcall", "GB"]
+
+
+def test_a_line_that_begins_with_its_plan_says_so(tmp_path):
+    """The customer asks at once why nothing was charged before."""
+    with a_console(tmp_path) as world:
+        home = world.home
+        with home.organization.transaction("test") as transaction:
+            for record in transaction.all(AccountPlan):
+                start = datetime(2026, 9, 10, tzinfo=UTC)
+                changed = record.entity.model_copy(update={"start_date": start})
+                transaction.update(record.id, record.version, changed)
+        home.ingest("later.csv", HEADER + csv_row("later", 5, ts="2026-09-15T10:00:00Z"))
+        bill(home.organization, Month.parse(MONTH))
+        world.join("finance@example.com", allow())
+        finance = world.browser("finance@example.com")
+        open_bill(finance, "acme")
+        finance.go(link(finance, "Where it comes from"))
+
+        said = "as the plan “Basic” begins then. 42.5 GB before it in the same month have no price"
+        assert said in finance.text
+        assert "Edit" in finance.go(link(finance, "Begin the plan earlier"))
+
+
+def test_a_credit_above_its_line_asks_for_consent_and_makes_its_reason(tmp_path):
+    with a_console(tmp_path) as world:
+        world.join("finance@example.com", allow())
+        finance = world.browser("finance@example.com")
+        path = open_bill(finance, "acme")
+        before = total(finance)
+        finance.go(link(finance, "Credit this customer"))
+        assert "Reason You choose it from the list from now on." in finance.text
+        named = memo_fields(finance, amount="50", newReason="Kulanz & support")
+        told = finance.send(named)
+
+        assert "amount 50 is more than the line that it is about, which comes to" in told
+        assert 'name="newReason" type="text" value="Kulanz &amp; support"' in finance.page.text
+        assert 'name="reason"' not in finance.page.text
+        told = finance.send({**named, "above": "yes"})
+        assert finance.path == path
+        assert total(finance) == before - 50
+        assert re.search(r"Credit memo about line \d+, [^·]+ · Reason: Kulanz & support ·", told)
+        assert re.search(
+            r"Credit put on the bill, [^:]+: 50\.00 USD \(Kulanz & support: Outage on 14 September, about line \d+, ",
+            told,
+        )
+        finance.go(link(finance, "Change or take away"))
+        assert "Or a new reason" in finance.text
+        finance.press("delete")
+        assert total(finance) == before

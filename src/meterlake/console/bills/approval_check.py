@@ -13,6 +13,13 @@ _POINTS: Final = {
     "TotalJumped": ("bill far from what is usual", "bills far from what is usual"),
     "UnpricedUsage": ("bill with usage that has no price", "bills with usage that has no price"),
 }
+# The same of the one bill that a person looks at.
+_OF_THIS: Final = {
+    "LateUsage": "this bill has usage that came late",
+    "OutdatedBill": "this bill is out of date",
+    "TotalJumped": "this bill is far from what is usual",
+    "UnpricedUsage": "this bill has usage that has no price",
+}
 
 
 class ApprovalCheck(NamedTuple):
@@ -45,7 +52,8 @@ async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> App
     asked = {"billIds": [each["id"] for each in open_]}
     found = await visit.api.send("POST", "/bills/approve/check", asked)
     refused = {each["billId"]: each["reason"] for each in found["refused"]}
-    points = [(_point_in_words(each), each["month"]) for each in found.get("points", ())]
+    told = _of_this if len(rows) == 1 else _point_in_words
+    points = [(told(each), each["month"]) for each in found.get("points", ())]
     own = {id_: reason for id_, reason in refused.items() if id_ in pending}
     return ApprovalCheck(own, points, unnumbered, next_, outdated)
 
@@ -53,6 +61,10 @@ async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> App
 def _point_in_words(point: Mapping[str, Any]) -> str:
     one, several = _POINTS.get(point["kind"], (words(point["kind"]), words(point["kind"])))
     return counted(int(point["count"]), one, several)
+
+
+def _of_this(point: Mapping[str, Any]) -> str:
+    return _OF_THIS.get(point["kind"]) or _point_in_words(point)
 
 
 def message_in_words(message: str) -> str:

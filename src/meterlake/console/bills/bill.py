@@ -36,6 +36,40 @@ class TotaledSection(NamedTuple):
     subtotal: Decimal
 
 
+class Memo(NamedTuple):
+    """A line that somebody put on the bill: `credit` or `debit`, what it is about, and why."""
+
+    id: str
+    kind: str
+    about: str
+    reason: str
+
+
+async def _memos(
+    visit: Visit, bill: Mapping[str, Any], kind: str, found: list[dict[str, Any]]
+) -> list[Memo]:
+    reasons = await visit.api.find(f"/picklists/{kind}reasons", pageSize=100) if found else None
+    names = {each["id"]: each["name"] for each in rows_of(reasons)}
+    lines = {each["id"]: each for each in bill["lineItems"]}
+    return [
+        Memo(
+            each["id"],
+            kind,
+            _line_in_words(lines.get(each.get("referencedLineItemId"))),
+            names.get(each.get(f"{kind}ReasonId") or each.get("reasonId"), ""),
+        )
+        for each in found
+    ]
+
+
+def _line_in_words(line: Mapping[str, Any] | None) -> str:
+    if line is None:
+        return "a line of another bill"
+    return (
+        f"line {line['sequenceNumber']}, {line.get('description') or words(line['lineItemType'])}"
+    )
+
+
 async def show_bill(visit: Visit) -> Response:
     """One bill, its lines in the sections and the order of its document."""
     id_ = visit.request.path_params["id"]
@@ -53,7 +87,10 @@ async def show_bill(visit: Visit) -> Response:
     )
     check = await check_approval(visit, [bill])
     touched = await check_recalculation(visit, [] if bill["locked"] else [id_])
-    memos = {each["id"]: "credit" for each in credited} | {each["id"]: "debit" for each in debited}
+    memos = [
+        *await _memos(visit, bill, "credit", credited),
+        *await _memos(visit, bill, "debit", debited),
+    ]
     return visit.page(
         "bills/bill.html",
         bill=bill,
@@ -62,7 +99,7 @@ async def show_bill(visit: Visit) -> Response:
             for each in sections_of_lines(bill["lineItems"])
         ],
         draws=[each for each in bill["lineItems"] if each["lineItemType"] in _DRAWS],
-        memos=memos,
+        memos={each.id: each for each in memos},
         total=subtotal(bill["lineItems"]),
         acts=acts,
         versions=rows_of(versions),

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.bills import BILLS
+from meterlake.console.bills.line_start import late_start
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.dates import in_words
@@ -48,6 +49,7 @@ async def show_line(visit: Visit) -> Response:
     ]
     return visit.page(
         "bills/line.html",
+        late=await late_start(visit, bill, bill["lineItems"][place]),
         bill=bill,
         line=bill["lineItems"][place],
         before=bill["lineItems"][place - 1] if place else None,
@@ -161,7 +163,8 @@ async def save_memo(visit: Visit) -> Response:
             about = await _bill_referred_to(visit, bill, former)
             body = _memo_of(visit, about)
             if kind == "credit" and visit.field("above") != "yes":
-                _refuse_above(body["amount"], about)
+                _refuse_above(visit, body, about)
+            body |= await _new_reason(visit, kind)
             if has_memo:
                 body = {**_kept(former), **body, "version": int(former["version"])}
                 await visit.api.send("PUT", _memo_path(visit), body)
@@ -207,15 +210,29 @@ def _memo_of(visit: Visit, bill: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _refuse_above(amount: Decimal, bill: Mapping[str, Any]) -> None:
-    """Have a person look again at a credit that is more than the whole bill."""
-    total = Decimal(bill["billTotal"])
-    if amount > total:
-        raise ApiRefusalError(
-            400,
-            f"amount {amount:f} is more than the whole bill, which comes to {total:f}"
-            f" {bill['currency']}; tick below that you mean it",
-        )
+async def _new_reason(visit: Visit, kind: str) -> dict[str, str]:
+    """The reason that was typed, which the list has from now on; nothing if none was."""
+    if not (name := visit.field("newReason")):
+        return {}
+    path = f"/picklists/{kind}reasons"
+    named = (each for each in await visit.api.every(path) if each["name"].lower() == name.lower())
+    found = next(named, None) or await visit.api.send("POST", path, {"name": name})
+    return {f"{kind}ReasonId": found["id"]}
+
+
+def _refuse_above(visit: Visit, memo: Mapping[str, Any], bill: Mapping[str, Any]) -> None:
+    """Have a person look again at a credit that is more than its line, or than the whole bill."""
+    lines = (each for each in bill["lineItems"] if each["id"] == memo.get("referencedLineItemId"))
+    limits = [("the whole bill", bill["billTotal"])]
+    limits += [("the line that it is about", each["convertedSubtotal"]) for each in lines]
+    for what, limit in limits:
+        if memo["amount"] > Decimal(limit):
+            amount, most = (visit.written(Decimal(each)) for each in (memo["amount"], limit))
+            raise ApiRefusalError(
+                400,
+                f"amount {amount} is more than {what}, which comes to {most}"
+                f" {bill['currency']}; tick below that you mean it",
+            )
 
 
 def _instant(text: str, bill: Mapping[str, Any], days: int) -> str:

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from meterlake.console.bills.bills import BILLS
 from meterlake.console.shell.page import Visit, page_routes
-from meterlake.model.configuration.email_template import PLACEHOLDERS
+from meterlake.model.configuration.email_template import EXAMPLES, PLACEHOLDERS
 
 
 async def show_letter(visit: Visit) -> Response:
@@ -23,6 +23,7 @@ async def show_letter(visit: Visit) -> Response:
         subject=tried.get("subject", settings.get("billLetterSubject", "")),
         text=tried.get("text", settings.get("billLetterText", "")),
         placeholders=PLACEHOLDERS,
+        examples=EXAMPLES,
     )
 
 

@@ -82,6 +82,8 @@ class FormField:
         return self.kind in {FieldKind.ROWS, FieldKind.MAP}
 
 
+# How the pattern of a code ends that may have no hyphen.
+_END_OF_IDENT: Final = "_$0-9]*$"
 _NUMBERS: Final = {"number": FieldKind.NUMBER, "integer": FieldKind.WHOLE}
 # The fields of a row of a map.
 _PAIR: Final = (
@@ -193,7 +195,7 @@ def _field(
         name=name,
         kind=kind,
         label=_label(name, kind),
-        hint=_hint(said.get("description", ""), kind),
+        hint=" ".join(filter(None, (_hint(said.get("description", ""), kind), _rule(found)))),
         required=required,
         choices=tuple(found.get("enum") or item.get("enum") or ()),
         target=target.resource if target else None,
@@ -288,6 +290,12 @@ def _label(name: str, kind: FieldKind) -> str:
     if kind is FieldKind.REFERENCES and name.endswith("Ids"):
         name = f"{name.removesuffix('Ids')}s"
     return words(name)
+
+
+def _rule(said: Mapping[str, Any]) -> str:
+    """What a text must be, where people would write something else: a hyphen in a code."""
+    is_ident = str(said.get("pattern", "")).endswith(_END_OF_IDENT)
+    return "Letters, digits, _ and $; no digit first, and no hyphen." if is_ident else ""
 
 
 def _hint(description: str, kind: FieldKind) -> str:

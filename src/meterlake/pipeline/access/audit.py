@@ -1,11 +1,14 @@
 """The log of who did what in an organization, and the sessions of people that can be ended."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.configuration.organization import CreditReason, DebitReason
+from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_KIND
+from meterlake.model.values import wire
 from meterlake.model.values.money import plain
 from meterlake.pipeline.access.named_people import names_of_authors
 from meterlake.stores import Organization
@@ -23,7 +26,9 @@ from meterlake.stores.state.access.audit_log import (
     AuditFilter,
     page_of_log,
 )
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.versions import content_change
+from meterlake.stores.state.billing.memos.memos import line_id
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.pages import Page
 
@@ -80,10 +85,36 @@ def _in_words(reader: Reader, entry: AuditEntry) -> AuditEntry:
         action = "lineRemoved" if change.after is None else "lineChanged"
     # What the person gave as the reason, and what the customer reads.
     kind = CreditReason if amount < 0 else DebitReason
-    reason = reader.find(kind, line["reasonId"]) if "reasonId" in line else None
-    said = [] if reason is None else [reason.entity.name]
+    said = _name_of_reason(reader, kind, line.get("reasonId"))
     text = ": ".join([*said, str(line.get("description", ""))])
+    text += _about(reader, line)
     return replace(entry, action=action, amount=plain(abs(amount)), reason=text)
+
+
+def _name_of_reason(
+    reader: Reader, kind: type[CreditReason | DebitReason], id: str | None
+) -> list[str]:
+    """What a reason is called; nothing if there is none, or it is gone."""
+    if id is None:
+        return []
+    try:
+        return [reader.get(kind, id).entity.name]
+    except NotFound:
+        return []
+
+
+def _about(reader: Reader, line: Mapping[str, Any]) -> str:
+    """The line that a credit or debit is about, if it is there: `, about line 6, API calls`."""
+    bill_id, id_ = (str(line.get(f"referenced{each}Id", "")) for each in ("Bill", "LineItem"))
+    try:
+        bill = bills.get(reader, bill_id)
+    except NotFound:
+        return ""
+    for number, each in enumerate(bill.content.lines, start=1):
+        if line_id(bill_id, each.key) == id_:
+            body = each.body if isinstance(each.body, Mapping) else wire.loads(each.body)
+            return f", about line {number}, {body.get('description') or body['lineItemType']}"
+    return ""
 
 
 def _document(entry: AuditEntry, names: dict[str, str]) -> Document:
