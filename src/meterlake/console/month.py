@@ -17,7 +17,7 @@ from meterlake.console.bills.recalculation import CALCULATED_MAX
 from meterlake.console.closing_words import checklist, done_steps, with_buttons
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.files import file_of
-from meterlake.console.shell.page import Visit, page, percent
+from meterlake.console.shell.page import Visit, page, percent, words
 from meterlake.console.waiting import find_waiting
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month
@@ -152,6 +152,19 @@ class Cause(NamedTuple):
                 return "customer" if self.size == 1 else "customers"
             case _:
                 return ""
+
+    @property
+    def counts(self) -> str:
+        """How much it is, in words: `20 rejected rows for 10 reasons`."""
+        match self.kind:
+            case "RejectedRows":
+                rows = counted(self.size, "rejected row", "rejected rows")
+                return f"{rows} for {counted(self.points, 'reason')}"
+            case "UnpricedUsage":
+                usages = counted(self.points, "usage", "usages")
+                return f"{usages} without a price, of {counted(self.size, 'customer')}"
+            case _:
+                return f"{self.points} {words(self.kind).lower()}"
 
     @property
     def bill_ids(self) -> list[str]:

@@ -158,6 +158,7 @@ async def show_revenue(visit: Visit) -> Response:
         customers=_with_shares(customers, "accountId")[:50],
         count=len({each["accountId"] for each in customers}),
         changes=changes(customers, earlier),
+        comparable=bool(earlier),
         concentration=concentration(customers),
         margins=margins,
         share=share,

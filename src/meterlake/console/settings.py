@@ -16,9 +16,11 @@ from meterlake.console.shell.entity_forms import (
 )
 from meterlake.console.shell.form_fields import FieldKind, FormField, fields_of_resource
 from meterlake.console.shell.page import Visit, page_routes, words
+from meterlake.model.configuration.email_template import EXAMPLES, PLACEHOLDERS
 from meterlake.model.resources import RESOURCES
 
 SETTINGS: Final = "/console/settings"
+_LETTERS: Final = "E-mails of bills"
 # Where each setting stands; one that is named nowhere stands in the last group.
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Time and money": (
@@ -41,7 +43,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("minimumSpendBillInAdvance", "consolidateBills", "suppressedEmptyBills"),
         *("creditApplicationOrder", "allowNegativeBalances", "allowOverlappingPlans"),
     ),
-    "E-mails of bills": ("billLetterSubject", "billLetterText"),
+    _LETTERS: ("billLetterSubject", "billLetterText"),
     "Statements and invoices elsewhere": (),
 }
 # From when on a changed setting of each group holds.
@@ -140,6 +142,9 @@ async def show_settings(visit: Visit) -> Response:
             for stage in _STAGES
         },
         stages=[(stage, _resources_in(stage)) for stage in _STAGES],
+        letters=_LETTERS,
+        placeholders=PLACEHOLDERS,
+        examples=EXAMPLES,
     )
 
 

@@ -116,7 +116,7 @@ def test_every_kind_names_operations_and_lists_that_there_are():
 # --- The search ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked", ["acme", "Acme", "PO-77", "po-77"])
+@pytest.mark.parametrize("asked", ["acme", "Acme", "cm", "PO-77", "po-77", "77"])
 def test_a_customer_is_found_by_name_code_and_purchase_order(eve, ids, asked):
     eve.go(f"{CONSOLE}/search?q={asked}")
 
@@ -351,10 +351,12 @@ def test_a_balance_and_a_commitment_pay_for_some_products_and_lines(world, eve, 
 
 
 def test_a_balance_is_made_and_topped_up_and_the_opposite_takes_it_back(eve, ids):
+    # The currency is that of the customer's bills, without a choice.
+    eve.go(f"{CUSTOMERS}/{ids['acme']}/balances/new")
+    assert eve.fields("save")["currency"] == ["USD"]
     fields = {
         "name": "Ahead",
         "code": "ahead",
-        "currency": "USD",
         "startDate": "2026-01-01",
         "endDate": "2028-12-31",
     }
@@ -362,14 +364,17 @@ def test_a_balance_is_made_and_topped_up_and_the_opposite_takes_it_back(eve, ids
     assert "You made the balance" in eve.text
     # Empty, it also pays for bills that exist already.
     assert eve.fields("book")["appliedDate"] == [""]
+    assert "Day of the payment For your records; no bill depends on it." in eve.text
+    assert "Currency of the payment That of the balance" in eve.text
     fill(eve, eve.path, "book", amount="0")
     assert "it must not be zero" in eve.text
-    fill(eve, eve.path, "book", amount="100,10", description="Transfer 7", appliedDate="2026-02-01")
+    days = {"transactionDate": "2026-01-31", "appliedDate": "2026-02-01"}
+    fill(eve, eve.path, "book", amount="100,10", description="Transfer 7", **days)
     assert "You booked it" in eve.text
     assert "Last day" not in eve.text.partition("Edit")[0]
     assert "Until Dec 31, 2028" in eve.text
     assert re.search(r"Left \$?100\.10", eve.text)
-    assert "Feb 1, 2026 Transfer 7 Ada Lovelace 100.10" in eve.text
+    assert "Feb 1, 2026 Transfer 7 paid on Jan 31, 2026 Ada Lovelace 100.10" in eve.text
     fill(eve, eve.path, "book", amount="much")
     assert "amount" in eve.text
     assert 'value="much"' in eve.page.text

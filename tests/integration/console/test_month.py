@@ -111,7 +111,7 @@ def test_usage_without_a_price_is_one_line_for_each_customer_with_its_way_out(ad
     [count] = re.findall(r"Rejected rows (\d+) rows", ada.text)
     assert int(count) >= 2
     assert "1 more waits, of other months: all rejected rows" in ada.text
-    points = f"2 open points: 1 rejected rows ({count} rows), 1 unpriced usage (1 customer)."
+    points = f"2 open points: {count} rejected rows for 1 reason, 1 usage without a price, of 1 customer."
     assert points in ada.text
     sent = {"csrf": ada.hidden()["csrf"], "action": "approve", "review": "as it is"}
     told = ada.client.post(PAGE, data=sent).text

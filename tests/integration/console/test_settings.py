@@ -1,5 +1,7 @@
 """The page of settings: what it shows, what it saves, and for whom."""
 
+import re
+
 import pytest
 from argon2 import PasswordHasher
 
@@ -117,7 +119,7 @@ def test_who_may_only_read_sees_settings_and_no_button(world):
     text = reader.go(SETTINGS)
 
     assert "Time and money" in text
-    assert "<fieldset disabled>" in reader.page.text
+    assert re.search(r'<fieldset id="[a-z-]+" disabled>', reader.page.text)
     assert not any(map(reader.offers, ("settings", "lock", "features")))
     assert "Beta (" in text
 
@@ -144,3 +146,12 @@ def test_an_unknown_action_changes_nothing(ada):
     save(ada, form(ada), action="explode")
 
     assert ada.page.status_code == 400
+
+
+def test_the_page_has_its_contents_and_says_what_placeholders_look_like(ada):
+    ada.go(SETTINGS)
+
+    anchors = re.findall(r'<a href="#([^"]+)">', ada.page.text)
+    assert len(anchors) > 8
+    assert [each for each in anchors if f'id="{each}"' not in ada.page.text] == []
+    assert "{total} its total 215.41 {date} its date 2026-11-01" in ada.text

@@ -45,9 +45,22 @@ _BOOKING: Final = (
     CustomerField("amount", "Amount", "amount", "Below zero it takes away.", required=True),
     CustomerField("description", "Description", hint="A reference of the payment, for instance."),
     CustomerField("transactionTypeId", "Type", "choice", choices="/picklists/transactiontypes"),
-    CustomerField("paid", "Paid for it", "amount"),
     CustomerField(
-        "currencyPaid", "Currency of the payment", "choice", choices="/picklists/currency"
+        "transactionDate", "Day of the payment", "start", "For your records; no bill depends on it."
+    ),
+    CustomerField(
+        "paid",
+        "Paid for it",
+        "amount",
+        "For your records, if the customer paid another amount than the one that counts above.",
+    ),
+    CustomerField(
+        "currencyPaid",
+        "Currency of the payment",
+        "choice",
+        "Of what was paid for it. The amount above is in the currency of the balance.",
+        choices="/picklists/currency",
+        none="That of the balance",
     ),
     CustomerField(
         "appliedDate",
@@ -268,20 +281,27 @@ async def new_thing(visit: Visit) -> Response:
     """The form of a new thing."""
     thing, customer = _thing(visit), await _customer(visit)
     visit.require(thing.operations[1])
-    config = await visit.api.find("/organizationconfig") or {}
+    currency = await _billed_in(visit, customer)
     return visit.page(
         "customers/form.html",
         title=f"New {thing.one} of {customer['name']}",
         back=f"{CUSTOMERS}/{customer['id']}",
         fields=thing.fields,
         choices=await load_choices(visit, thing.fields, customer["id"]),
-        document={
-            "startDate": None,
-            "currency": customer.get("currency") or config.get("currency"),
-        },
+        document={"startDate": None, "currency": currency},
         label=f"Make the {thing.one}",
         explained=f"{thing.makes} {thing.undo}",
     )
+
+
+async def _billed_in(visit: Visit, customer: Mapping[str, Any]) -> str | None:
+    """The currency of a customer: its own, else that of its newest bill, else the organization's."""
+    if found := customer.get("currency"):
+        return str(found)
+    bills = await visit.api.find("/bills", accountId=customer["id"], pageSize=1)
+    for each in rows_of(bills):
+        return str(each["currency"])
+    return (await visit.api.find("/organizationconfig") or {}).get("currency")
 
 
 async def make_thing(visit: Visit) -> Response:

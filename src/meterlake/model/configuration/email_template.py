@@ -1,5 +1,6 @@
 """The words of a bill's e-mail, as an organization sets them: a text with placeholders."""
 
+import re
 from collections.abc import Iterator, Mapping
 from string import Formatter
 from types import MappingProxyType
@@ -22,8 +23,29 @@ PLACEHOLDERS: Final[Mapping[str, str]] = MappingProxyType(
         "date": "its date",
         "due": "the day when it is due; empty if there is none",
         "period": "the first and the last day of its period",
+        "from": "the first day of its period",
+        "to": "the last day of its period",
     }
 )
+# What each looks like, on a bill with an invoice number. Days are as the document has them.
+EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "customer": "Juniper Pharma A/S",
+        "seller": "Halvorsen Cloud",
+        "invoice": "Invoice INV-17",
+        "number": "INV-17",
+        "currency": "EUR",
+        "total": "215.41",
+        "date": "2026-11-01",
+        "due": "2026-11-15",
+        "period": "2026-10-01 to 2026-10-31",
+        "from": "2026-10-01",
+        "to": "2026-10-31",
+    }
+)
+# The word that {invoice} begins with, where the text says it already: "Your invoice {invoice}".
+_INVOICE: Final = "Invoice"
+_SAYS_INVOICE: Final = re.compile(r"\binvoice +$", re.IGNORECASE)
 SUBJECT_MAX: Final = 200
 TEXT_MAX: Final = 5_000
 
@@ -70,10 +92,20 @@ def fill_template(text: str, values: Mapping[str, str]) -> str:
 
     >>> fill_template("{seller}: {{open}} {total}", {"seller": "Ada", "total": "5"})
     'Ada: {open} 5'
+    >>> fill_template("Your invoice {invoice} of today", {"invoice": "Invoice"})
+    'Your invoice of today'
     """
     return "".join(
-        literal + ("" if name is None else values[name]) for literal, name in _pieces(text)
+        literal if name is None else _join(literal, name, values[name])
+        for literal, name in _pieces(text)
     )
+
+
+def _join(literal: str, name: str, value: str) -> str:
+    """What stands before a placeholder, and its value."""
+    if name == "invoice" and _SAYS_INVOICE.search(literal):
+        return f"{literal.rstrip()} {value.removeprefix(_INVOICE).strip()}".rstrip()
+    return literal + value
 
 
 LetterSubject = Annotated[

@@ -149,7 +149,7 @@ MEANINGS: Final = {
     "review_total_percent": "`bill review` lists a bill that is further from the median of earlier ones than so many percent of it; 0: none.",
     "review_total_periods": "The number of earlier bills for the median.",
     "bill_letter_subject": "The subject of the e-mail of a bill, with placeholders such as {invoice}; {invoice} of {seller} if you leave it out.",
-    "bill_letter_text": "The text of the e-mail of a bill, with the placeholders {customer}, {seller}, {invoice}, {number}, {currency}, {total}, {date}, {due} and {period}; you write a brace itself twice.",
+    "bill_letter_text": "The text of the e-mail of a bill, with the placeholders {customer}, {seller}, {invoice}, {number}, {currency}, {total}, {date}, {due}, {period}, {from} and {to}; you write a brace itself twice.",
     "two_person_approval": "Whether who had a bill calculated last, put a line on it, or changed a price of it since its period began, may not approve it; who made a change proposal may not approve that; and people only propose to change prices of plans that customers have.",
     "review_unpriced_usage": "Whether `bill review` lists usage that no bill charges for.",
     "rollover_amount": "The most that a successor may take over when it ends.",

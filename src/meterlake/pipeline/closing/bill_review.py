@@ -36,7 +36,7 @@ from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Organization
-from meterlake.stores.lake.rejected import count_open
+from meterlake.stores.lake.rejected import OpenRows, count_open
 from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from meterlake.stores.state.billing.bills.totals import PaidUnits, paid_units, read_bill_totals
 from meterlake.stores.state.billing.calculations.pins import last_transaction
@@ -332,8 +332,7 @@ class _BillReview:
             return
         for reason, found in counts.items():
             rows = counted(found.rows, "rejected row waits", "rejected rows wait")
-            undated = counted(found.undated, "names no day", "name no day")
-            apart = f"; {undated}, and came since the month began" if found.undated else ""
+            apart = _undated(found) if found.undated else ""
             yield ReviewFinding(
                 kind=ReviewKind.REJECTED_ROWS,
                 subject=reason,
@@ -463,3 +462,12 @@ def late_files_error(missing: Sequence[str]) -> Conflict:
         f"no file {', '.join(missing)} came in time; deliver it, or expect it no more, and close"
         " the month again"
     )
+
+
+def _undated(found: OpenRows) -> str:
+    """Which rows count although they do not say of which day they are."""
+    if found.undated < found.rows:
+        which = counted(found.undated, "of them names no day and", "of them name no day and")
+        return f", {which} came since the month began"
+    which = "it names no day and" if found.rows == 1 else "they name no day and"
+    return f": {which} came since the month began"

@@ -231,6 +231,8 @@ def _values(document: BillDocument) -> dict[str, str]:
         "date": head["date"],
         "due": head["dueDate"] or "",
         "period": f"{head['firstDay']} to {head['lastDay']}",
+        "from": head["firstDay"],
+        "to": head["lastDay"],
     }
 
 
