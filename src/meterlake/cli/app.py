@@ -29,7 +29,7 @@ from meterlake.cli.billing import balances, bill, customer_link, late, revenue
 from meterlake.cli.export import command as export
 from meterlake.cli.ingest import command as ingest
 from meterlake.cli.ingest import inbox, mappings, receipts, rejected
-from meterlake.cli.lake import checks, maintain, publish, sql, status
+from meterlake.cli.lake import checks, maintain, publish, sql
 from meterlake.cli.shell.next_steps import forget_place
 from meterlake.cli.shell.output import error_line
 from meterlake.cli.shell.signals import TERMINATED, Terminated, terminable
@@ -100,7 +100,6 @@ def build() -> App:
             close_month,
             export,
             publish,
-            status,
             runs,
             sql,
             maintain,

@@ -1,10 +1,12 @@
-"""`meterlake check`: whether all is as it should be."""
+"""`meterlake status` and `check`: what is there, and whether all is as it should be."""
 
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.billing.late import show_late
 from meterlake.cli.ingest.command import incomplete
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.options import NO_OPTIONS, Options
@@ -12,11 +14,13 @@ from meterlake.cli.shell.output import error_line
 from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
-    pass
+    from meterlake.cli.shell.output import Output
+    from meterlake.pipeline.home.status import StatusReport
 
 
 def register(app: App) -> None:
     """Add the commands."""
+    app.command(status)
     check = App(name="check", help="Check that sources and ledgers balance, and list open alerts.")
     check.command(reconciliation)
     check.command(books)
@@ -154,3 +158,69 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
     ]
     options.output.rows(rows, ("alert", "message", "?since", "+!eventId"), empty="No alerts.")
     return 1 if rows else 0
+
+
+def status(*, options: Options = NO_OPTIONS) -> None:
+    """Show the contents of the lake, how fresh they are, and the last work.
+
+    Example: `meterlake status`
+    """
+    from meterlake.pipeline.home.status import status as look
+
+    with options.looked_at() as organization:
+        found = look(organization)
+    if options.json:
+        options.output.line(found.to_wire())
+    else:
+        _show(found, options.output)
+
+
+def _withdrawn(totals: dict[str, int]) -> str:
+    """The end of a sentence of counts: how many measurements backfills withdrew."""
+    count = totals["withdrawn"]
+    return f"; {counted(count, 'measurement')} withdrawn by backfills" if count else ""
+
+
+def _show(found: "StatusReport", output: "Output") -> None:
+    organization = found.organization
+    output.note(f"{organization.name} ({organization.code}), lake snapshot {found.snapshot}")
+    meters = [_to_seconds(meter.to_wire()) for meter in found.meters]
+    output.rows(
+        meters,
+        ("!meter", "measurements", "?firstTs=first", "lastTs=last", "?lastReceived=received"),
+        "Measurements",
+    )
+    total = found.totals
+    output.note(
+        f"{counted(total['sources'], 'file')}: {total['received']:,} received = {total['accepted']:,}"
+        f" accepted + {counted(total['repeats'], 'repeat')} + {total['rejected']:,} rejected"
+        f"{incomplete(total)}{_withdrawn(total)}\n"
+    )
+    if found.left_alone:
+        output.note(f"Not taken from the drop folder, no files: {', '.join(found.left_alone)}\n")
+    if found.rejected:
+        rows = [{"reason": reason, "rows": rows} for reason, rows in found.rejected.items()]
+        output.rows(rows, ("reason", "rows"), "Rejected at present")
+    if found.alerts:
+        output.rows(map(_to_seconds, found.alerts), ("since", "alert", "!subject"), "Open alerts")
+    for sentence in found.without_effect:
+        output.note(f"organizationConfig: {sentence}")
+    if found.late:
+        show_late(found.late, output)
+    counts = (
+        *("name", "status", "?received", "accepted", "?repeats", "rejected"),
+        *("?finished", "+!identity"),
+    )
+    output.rows(map(_to_seconds, found.sources), counts, "Last files")
+    if found.jobs:
+        jobs = map(_to_seconds, found.jobs)
+        columns = ("kind", "status", "parameters", "error", "?created", "+!id")
+        output.rows(jobs, columns, "Last jobs")
+
+
+def _to_seconds(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without the fractions of its instants: nobody reads them."""
+    return {
+        name: value.replace(microsecond=0) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }

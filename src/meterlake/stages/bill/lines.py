@@ -11,14 +11,13 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.bills.bill import Line, LineItemType, MadeFrom
 from meterlake.model.bills.ledger import Consumption
 from meterlake.model.customers.accounts import Account
-from meterlake.stages.bill.charges.counter_charges import counter_charges
-from meterlake.stages.bill.charges.credit_consumption import consumed_credits, consumption_of
-from meterlake.stages.bill.charges.fixed_charges import (
+from meterlake.stages.bill.charges.ad_hoc_charges import (
     ad_hoc_charges,
     advance_memos,
     commitment_charges,
-    standing_charges,
 )
+from meterlake.stages.bill.charges.counter_charges import counter_charges
+from meterlake.stages.bill.charges.credit_consumption import consumed_credits, consumption_of
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     BillInputs,
@@ -28,6 +27,7 @@ from meterlake.stages.bill.charges.line_draft import (
 )
 from meterlake.stages.bill.charges.minimum_spends import minimum_spends
 from meterlake.stages.bill.charges.overage_charges import overage_charges
+from meterlake.stages.bill.charges.standing_charges import standing_charges
 from meterlake.stages.bill.charges.usage_charges import usage_charges
 from meterlake.stages.bill.charges.usage_credits import usage_credits
 from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Conversion, Currencies
