@@ -59,7 +59,7 @@ OURS: Final = {
     " parent_id replayed_from action",
     "integration_try": "run_id",
     "invoice_sequence": "org",
-    "job": "id org kind status author schedule_id",
+    "job": "id org kind status author schedule_id flow_run",
     "lake_file": "org sha256",
     "lake_watch": "org mark",
     "late_usage": "id org bill_id account_id frequency grouping_key status",
