@@ -16,12 +16,11 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.home.sample import MONTH as SAMPLE_MONTH
 from meterlake.pipeline.home.sample import create_sample
-from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
-from tests.homes import Home, open_home
+from tests.homes import Home, initialized_home, open_home
 from tests.homes import settings as home_settings
 from tests.organizations import Clock
 from tests.people import PASSWORD, join, policy
@@ -225,7 +224,7 @@ class Browser:
 @contextmanager
 def empty_console(folder: Path) -> Iterator[ConsoleWorld]:
     """An organization as `init` makes it."""
-    made = initialize(home_settings(folder / "home"), "Acme")
+    made = initialized_home(folder / "home", "Acme")
     with open_home(folder / "home", made.org_id) as home:
         home.clock.time = datetime.now(UTC)
         with running(home.stores.settings, free_port()) as url, ExitStack() as opened:

@@ -20,7 +20,7 @@ from meterlake.model.measurements.measurement import Category, Field, MeterField
 from meterlake.model.measurements.receipt import Delivery, Receipt
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.apply_configuration import apply
-from meterlake.pipeline.home.setup import initialize
+from meterlake.pipeline.home.setup import Initialized, initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
 from meterlake.pipeline.ingest.run import ingest_file
@@ -28,7 +28,7 @@ from meterlake.pipeline.maintenance.move_lake import shard_lake
 from meterlake.settings import Settings
 from meterlake.stores import Organization, Stores, open_stores
 from tests.databases import copy_home, current_database, lake_shards, state_of
-from tests.organizations import Clock
+from tests.organizations import Clock, prepare_home
 
 EGRESS = {
     "code": "egress",
@@ -82,10 +82,30 @@ def settings(home: Path, **changes: Any) -> Settings:
 
 
 @cache
-def _template(database: str) -> tuple[Path, str]:  # noqa: ARG001
+def _initialized(database: str, name: str) -> tuple[Path, Initialized]:  # noqa: ARG001
+    options = settings(_template_folder() / "home")
+    if options.state is None:
+        prepare_home(options.home)
+    return options.home, initialize(options, name)
+
+
+def _template_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="meterlake-template-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    made = initialize(settings(folder / "home"), "Sample")
+    return folder
+
+
+def initialized_home(home: Path, name: str) -> Initialized:
+    """Make a home as `meterlake init` does: once for each name, the others are copies of it."""
+    template, made = _initialized(current_database(), name)
+    copy_home(template, home)
+    return made
+
+
+@cache
+def _template(database: str) -> tuple[Path, str]:  # noqa: ARG001
+    folder = _template_folder()
+    made = initialized_home(folder / "home", "Sample")
     with open_stores(settings(folder / "home")) as stores:
         organization = stores.organization(made.org_id)
         configure(organization, meters=[EGRESS, CALLS], accounts=ACCOUNTS)

@@ -21,7 +21,6 @@ from meterlake.pipeline.billing.balances.balances import BookingCause, book
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.run import Billed
-from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Organization, Stores, open_stores
 from meterlake.stores.state import Transaction
@@ -31,8 +30,8 @@ from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from tests import billing_oracle
 from tests.billing_oracle.world import World
 from tests.compared_bills import KINDS
-from tests.homes import settings
-from tests.organizations import Clock, prepare_home
+from tests.homes import initialized_home, settings
+from tests.organizations import Clock
 
 CREATED: Final = datetime(2021, 6, 1, tzinfo=UTC)
 BillName = tuple[str, date, str, int]
@@ -177,9 +176,6 @@ def store_world(world: World, folder: Path, **changes: Any) -> Iterator[StoredWo
     """A world in a new home; the clock is before all that happens in it."""
     clock = Clock()
     clock.time = CREATED
-    home = settings(folder / "home", **changes)
-    if home.state is None:
-        prepare_home(home.home)
-    made = initialize(home, "World")
-    with open_stores(home, clock) as stores:
+    made = initialized_home(folder / "home", "World")
+    with open_stores(settings(folder / "home", **changes), clock) as stores:
         yield StoredWorld(stores, made.org_id, clock, world)
