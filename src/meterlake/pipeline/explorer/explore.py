@@ -335,8 +335,8 @@ def add_codes(
 
 # Who reads the statement of a folded question finds a column that is in no answer.
 GUARD_COMMENT: Final = (
-    "-- large: whether numbers are too large for quick sums; meterlake sums them with more digits"
-    " then. It is no part of the answer.\n"
+    "-- large: whether numbers are too large for quick sums; meterlake sums them with\n"
+    "-- more digits then. It is no part of the answer.\n"
 )
 
 
