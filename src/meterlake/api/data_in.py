@@ -5,12 +5,16 @@ The sample comes in here, too: an invented month for an organization that has no
 
 from typing import Any, Final
 
+from starlette.responses import Response
+
 from meterlake.api.entities import ORDERS, page
 from meterlake.api.responses.data_in import InboxCheckRequest, InboxRequest
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
-from meterlake.model.errors import Forbidden, Invalid
+from meterlake.api.server.downloads import content_response
+from meterlake.model.errors import Forbidden, Invalid, Required
 from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.home.file_template import file_template
 from meterlake.pipeline.home.sample import load_sample
 from meterlake.pipeline.home.status import ingest_alerts, look_at_measurements
 from meterlake.pipeline.ingest import listed_inboxes, named_inboxes
@@ -52,6 +56,15 @@ def _status(organization: Organization) -> Document:
         "alerts": ingest_alerts(organization),
         "overdueFiles": overdue,
     }
+
+
+async def get_template(call: Call) -> Response:
+    """A file of measurements to begin with: the columns of a meter, and an example of a row."""
+    meter = call.query.text("meter")
+    if meter is None:
+        raise Required("meter")
+    text = await call.run(file_template, call.organization, meter)
+    return content_response("measurements.csv", "text/csv", text.encode())
 
 
 async def list_sources(call: Call) -> Any:
@@ -146,6 +159,7 @@ async def load(call: Call) -> Any:
 
 OPERATIONS: Final = (
     _operation("GetMeasurementsStatus", "status", get_status),
+    _operation("GetMeasurementsTemplate", "template", get_template),
     _operation("ListSources", "sources", list_sources),
     _operation("ListInboxes", "inboxes", list_inboxes),
     Operation("AddInbox", "POST", _INBOXES, "config:create", "inbox", add_inbox),

@@ -46,7 +46,7 @@ Example: `meterlake --install-completion`
 GROUPS: Final = {
     "Start": ("demo", "init", "config", "generate"),
     "Accounts, catalogue, settings": ("list", "show", "create", "edit", "delete"),
-    "Data in": ("ingest", "watch", "inbox", "uploads", "mapping", "lookup", "receipts"),
+    "Data in": ("ingest", "template", "watch", "inbox", "uploads", "mapping", "lookup", "receipts"),
     "Usage": ("aggregate", "aggregation", "sql", "status", "report", "explain"),
     "Bills": ("bill", "balance", "revenue", "late", "close-month"),
     "Data out": ("export", "publish", "integrations", "webhooks", "events"),

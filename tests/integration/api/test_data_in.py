@@ -120,6 +120,15 @@ def test_inboxes_are_listed_with_what_became_of_their_objects(inboxes):
     assert inboxes.get("/measurements/inboxes", params={"nextToken": "x"}).status_code == 400
 
 
+@pytest.mark.sees("GetMeasurementsTemplate")
+def test_a_template_has_the_columns_of_a_meter_and_a_row(http):
+    answer = http.get("/measurements/template", params={"meter": "egress"})
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert answer.text.startswith("meter,account,uid,ts,measure.gb,where.region\negress,")
+    assert http.get("/measurements/template").status_code == 400
+    assert http.get("/measurements/template", params={"meter": "none"}).status_code == 404
+
+
 @pytest.mark.parametrize("order", ["ASC", "DESC"])
 @pytest.mark.parametrize(
     "by", ["finishedAt", "receivedAt", "name", "received", "accepted", "rejected"]

@@ -37,7 +37,15 @@ measurements:
 """
 # They read, or print.
 READING = {
-    *("status", "receipts list", "receipts show", "receipts uid", "rejected list", "rejected show"),
+    *(
+        "template",
+        "status",
+        "receipts list",
+        "receipts show",
+        "receipts uid",
+        "rejected list",
+        "rejected show",
+    ),
     *(
         "rejected export",
         "explain quantity",

@@ -19,7 +19,7 @@ RUNNING = {"serve", "watch", "worker", "health", "deploy"}
 # They print a document, a page, code or a link, or play in homes of their own.
 PRINTING = {
     *("config schema", "config export", "demo", "bill document", "bill statement"),
-    *("users invite", "users password-link", "customer-link create"),
+    *("users invite", "users password-link", "customer-link create", "template"),
 }
 # The others, in an order in which each finds what it is about; some of them several times.
 COMMANDS = (

@@ -152,6 +152,20 @@ def test_a_source_says_what_was_mended_what_was_withdrawn_and_which_bills_it_tou
     revert(world.home, name)
 
 
+def test_the_columns_of_a_meter_stand_where_one_brings_a_file(world, ada):
+    ada.go(DATA_IN)
+    assert "egress measure.gb where.region Template (CSV)" in ada.text
+    ada.go(f"{DATA_IN}/template?meter=egress")
+    head, example = ada.page.text.splitlines()
+    assert head == "meter,account,uid,ts,measure.gb,where.region"
+    row = example.replace("customer-code", "acme")
+    # The home's clock is behind that of the server.
+    row = re.sub(r"2026-\d\d-\d\dT\d\d", "2026-09-05T10", row)
+    assert world.home.ingest("from-template.csv", f"{head}\n{row}\n").accepted == 1
+    ada.go(f"{DATA_IN}/template?meter=nothing")
+    assert ada.page.status_code == 404
+
+
 def test_names_of_files_are_only_text(ada):
     for page in ("", "/sources"):
         ada.go(f"{DATA_IN}{page}")

@@ -442,6 +442,7 @@ SHAPES: Final[dict[str, Shape]] = {
         gives=usage.GenerateDownloadUrlResponse, query=(text("file"),)
     ),
     "GetMeasurementsStatus": Shape(gives=data_in.MeasurementsStatusResponse),
+    "GetMeasurementsTemplate": Shape(sends_file=True, query=(text("meter"),)),
     "ListSources": Shape(
         gives=data_in.SourceResponse,
         page=100,

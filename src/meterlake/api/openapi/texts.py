@@ -655,6 +655,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " by reason, how fresh each meter is, and the open alerts about measurements."
         ),
     ),
+    "GetMeasurementsTemplate": (
+        "Download a template of a file",
+        (
+            "A CSV file to begin with: its first line has the columns of the meter whose code `meter` is,"
+            " its second one is an example that you replace."
+        ),
+    ),
     "ListSources": (
         "List sources",
         (

@@ -29,6 +29,7 @@ _SHOWN_ROWS: Final = 20
 def register(app: App) -> None:
     """Add the commands."""
     app.command(ingest)
+    app.command(template)
     app.command(watch)
 
 
@@ -67,6 +68,26 @@ def ingest(
             found = list(emit_receipts(receipts, options))
     code = report(found, options)
     return report_stop(len(files) - len(found), options) or code
+
+
+def template(
+    meter: Annotated[str, Parameter(name="METER")], /, *, options: Options = NO_OPTIONS
+) -> None:
+    """Show a CSV file to begin with: the columns of a meter, and one row that you replace.
+
+    Example: `meterlake template egress > usage.csv`
+
+    Args:
+        meter: The code of the meter.
+    """
+    from meterlake.pipeline.home.file_template import file_template
+
+    with options.looked_at() as organization:
+        text = file_template(organization, meter)
+    if options.json:
+        options.output.line({"meter": meter, "content": text})
+    else:
+        options.output.text(text.rstrip("\n"))
 
 
 def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from meterlake.console.data_in import inboxes, late_usage, mappings, rejected, sent_files
 from meterlake.console.data_in.late_usage import UNBILLED
 from meterlake.console.shell.api import ApiRefusalError, rows_of
+from meterlake.console.shell.files import file_of
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page, words
 
@@ -19,16 +20,18 @@ SOURCES: Final = f"{DATA_IN}/sources"
 _NEWEST: Final = 10
 _FAILED: Final = 5
 _LATE: Final = 100
+_METERS: Final = 100
 
 
 async def show_data_in(visit: Visit) -> Response:
     """What came, what was refused and why, how fresh each meter is, what runs, what failed."""
-    status, sources, failed, jobs, late = await asyncio.gather(
+    status, sources, failed, jobs, late, known = await asyncio.gather(
         visit.api.get("/measurements/status"),
         visit.api.get("/measurements/sources", pageSize=_NEWEST),
         visit.api.get("/measurements/sources", status="failed", pageSize=_FAILED),
         visit.api.find("/fileuploads/measurements/jobs", pageSize=_NEWEST),
         visit.api.find("/lateusage", pageSize=_LATE),
+        visit.api.find("/meters", pageSize=_METERS),
     )
     meters = sorted(status["meters"], key=lambda each: str(each.get("lastReceived") or ""))
     return visit.page(
@@ -37,6 +40,7 @@ async def show_data_in(visit: Visit) -> Response:
         rejected=sorted(status["rejected"].items(), key=lambda each: -each[1]),
         waiting=sum(status["rejected"].values()),
         meters=meters,
+        columns={each["code"]: _columns_of(each) for each in rows_of(known)},
         sources=sources["data"],
         failed=failed["data"],
         jobs=rows_of(jobs),
@@ -44,6 +48,11 @@ async def show_data_in(visit: Visit) -> Response:
         late=_count_late(rows_of(late)),
         since=lambda instant: since(visit, instant),
     )
+
+
+def _columns_of(meter: dict[str, Any]) -> list[str]:
+    """What columns files may have for the fields of a meter."""
+    return [f"{each['category'].lower()}.{each['code']}" for each in meter["dataFields"]]
 
 
 def _count_late(rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -149,6 +158,13 @@ async def show_source(visit: Visit) -> Response:
     )
 
 
+async def download_template(visit: Visit) -> Response:
+    """A CSV file to begin with, of one meter."""
+    meter = visit.query("meter") or ""
+    found = await visit.api.fetch("/measurements/template", meter=meter)
+    return file_of(found, f"{meter}.csv")
+
+
 async def show_receipt(visit: Visit) -> Response:
     """What became of the measurement of a uid."""
     uid = visit.query("uid")
@@ -159,6 +175,9 @@ async def show_receipt(visit: Visit) -> Response:
 ROUTES: Final = (
     Route(DATA_IN, page(show_data_in), methods=["GET"], name="ConsoleDataIn"),
     Route(SOURCES, page(list_sources), methods=["GET"], name="ConsoleSources"),
+    Route(
+        f"{DATA_IN}/template", page(download_template), methods=["GET"], name="ConsoleFileTemplate"
+    ),
     Route(f"{SOURCES}/{{id}}", page(show_source), methods=["GET"], name="ConsoleSource"),
     Route(f"{DATA_IN}/receipt", page(show_receipt), methods=["GET"], name="ConsoleReceipt"),
     *late_usage.ROUTES,

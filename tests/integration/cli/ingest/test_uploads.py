@@ -1,6 +1,7 @@
 """`meterlake uploads ingest`: the files that wait, without a worker."""
 
 import json
+import re
 
 import pytest
 
@@ -63,3 +64,14 @@ def test_a_file_that_cannot_be_read_is_told_and_stops_no_other(home, capsys):
     }
     assert "a.json" in errors
     assert len(home.uids()) == 1
+
+
+def test_a_template_of_a_meter_is_a_file_that_one_ingests(home, capsys):
+    assert run(["template", "egress"]) == 0
+    head, example = capsys.readouterr().out.splitlines()
+    assert head == "meter,account,uid,ts,measure.gb,where.region"
+    row = example.replace("customer-code", "acme")
+    # The home's clock is behind that of the command.
+    row = re.sub(r"\d{4}-\d\d-\d\dT\d\d", "2026-09-05T10", row)
+    assert home.ingest("usage.csv", f"{head}\n{row}\n").accepted == 1
+    assert run(["template", "nothing"]) != 0
