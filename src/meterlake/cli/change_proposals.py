@@ -113,7 +113,11 @@ def _permit(
 
 
 def list_proposals(
-    *, status: str | None = None, limit: Limit = 20, options: Options = NO_OPTIONS
+    *,
+    status: str | None = None,
+    entity: Annotated[str | None, Parameter(show_default=False)] = None,
+    limit: Limit = 20,
+    options: Options = NO_OPTIONS,
 ) -> None:
     """List the proposed changes, the newest first: who made each why, and where it stands.
 
@@ -121,6 +125,7 @@ def list_proposals(
 
     Args:
         status: Only those in this status: PROPOSED, APPROVED, REJECTED, APPLIED, WITHDRAWN.
+        entity: Only those that change the entity with this id, such as a price, or made it.
         limit: The largest number that you want to see.
     """
     from meterlake.model.errors import Invalid
@@ -138,7 +143,7 @@ def list_proposals(
         token = None
         while len(found) < limit:
             page = Page(min(_PAGE, limit - len(found)), token)
-            answer = find_proposals(organization, page, wanted)
+            answer = find_proposals(organization, page, wanted, entity and entity.lower())
             found += answer["data"]
             token = answer.get("nextToken")
             if token is None:

@@ -38,6 +38,12 @@ def prices(home):
     return sorted(found, key=lambda each: each.start_date)
 
 
+def price_ids(home):
+    """Of the old price, and of those that followed."""
+    found = home.organization.configuration().all(Pricing)
+    return [each.id for each in sorted(found, key=lambda each: each.entity.start_date)]
+
+
 def test_proposed_prices_are_reviewed_and_then_applied(home, config):
     said = config(*SCALE, "--propose", "Prices of 2030", "--reason", "Energy")
     assert "nothing was written" in said
@@ -51,6 +57,8 @@ def test_proposed_prices_are_reviewed_and_then_applied(home, config):
     config("approve", "Prices of 2030", "--comment", "As agreed")
     assert "applied (2 entities)" in config("apply-proposal", "Prices of 2030")
     assert [each.pricing_bands[0].unit_price for each in prices(home)] == [1, 2]
+    assert "Prices of 2030" in config("proposals", "--entity", price_ids(home)[1])
+    assert "Nobody has proposed" in config("proposals", "--entity", home.org_id)
     [shown] = config("show-proposal", "Prices of 2030", "--json").splitlines()
     assert [each["status"] for each in json.loads(shown)["acts"]] == [
         *("PROPOSED", "APPROVED", "APPLIED")

@@ -65,6 +65,11 @@ def test_raised_prices_are_proposed_reviewed_and_applied(ada, bob):
     assert not any(map(bob.offers, ("approve", "reject", "withdraw", "apply")))
     bob.go(f"{PROPOSALS}?status=APPLIED")
     assert "Prices of 2030" in bob.text
+    bob.go(PRICINGS)
+    for price in re.findall(rf'href="({PRICINGS}/[0-9a-f-]{{36}})"', bob.page.text)[:2]:
+        bob.go(price)
+        assert f'By the proposal <a href="{place}">Prices of 2030</a>' in bob.page.text
+        assert "of Ada Lovelace, applied" in bob.text
     bob.go(f"{CONSOLE}/access/log?kinds=changeProposals")
     assert "Prices of 2030" in bob.text
 

@@ -111,7 +111,10 @@ async def _list(call: Call) -> Any:
     status = call.query.one_of("status", _STATUSES, default=None)
     statuses = [] if status is None else [status]
     this = ordered_page(call, PAGE_MAX, "dtCreated")
-    found = await call.run(list_proposals, call.organization, this, statuses)
+    entity_id = call.query.text("entityId")
+    found = await call.run(
+        list_proposals, call.organization, this, statuses, entity_id and entity_id.lower()
+    )
     found["data"] = await visible_rows(call, RESOURCE, found["data"])
     found["data"] = await with_author_names(call, found["data"])
     return found

@@ -350,7 +350,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "ListChangeProposals": Shape(
         gives=change_proposals.ChangeProposalResponse,
         page=100,
-        query=(text("status", *ProposalStatus), *ordered("dtCreated")),
+        query=(text("status", *ProposalStatus), text("entityId"), *ordered("dtCreated")),
     ),
     "ProposeChanges": Shape(
         takes=change_proposals.ChangeProposalRequest, gives=change_proposals.ChangeProposalResponse

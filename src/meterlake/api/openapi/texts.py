@@ -107,7 +107,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "ListChangeProposals": (
         "List change proposals",
-        "One page, the newest first: who made each why, where it stands, and what was done with it.",
+        (
+            "One page, the newest first: who made each why, where it stands, and what was done with it."
+            " With `entityId`, those that change an entity, such as a price, or made it."
+        ),
     ),
     "ProposeChanges": (
         "Propose changes of the configuration",

@@ -12,6 +12,7 @@ from meterlake.console.catalogue import lookup_revisions, prices, proposals
 from meterlake.console.catalogue.lookup_revisions import revisions_of
 from meterlake.console.catalogue.plans import priced_values
 from meterlake.console.shell.addresses import ADDRESSES, address_of
+from meterlake.console.shell.api import rows_of
 from meterlake.console.shell.entity_forms import (
     EntityPages,
     FormTrial,
@@ -440,10 +441,11 @@ async def entity_values(visit: Visit, kind: _Kind, including: str = "") -> dict[
     """
     id_ = visit.request.path_params["id"]
     around = f"/configuration/{kind.resource}/{id_}"
-    entity, named, changes, _ = await asyncio.gather(
+    entity, named, changes, proposals, _ = await asyncio.gather(
         visit.api.get(f"/{kind.row.path}/{id_}"),
         visit.api.get(f"{around}/references"),
         visit.api.get(f"{around}/changes", including=including or None, limit=_CHANGES),
+        visit.api.find("/changeproposals", entityId=id_, status="APPLIED", pageSize=_CHANGES),
         visit.people(),
     )
     return {
@@ -453,6 +455,8 @@ async def entity_values(visit: Visit, kind: _Kind, including: str = "") -> dict[
         "facts": _facts(kind, entity, named["refersTo"]),
         "referring": referring_entities(named),
         "changes": changes["data"],
+        # Who applied one is the author of its changes; why stands there alone.
+        "proposals": [{**each, "applied": each["acts"][-1]} for each in rows_of(proposals)],
         "nouns": _NOUNS,
     }
 

@@ -205,15 +205,24 @@ def proposal_named(organization: Organization, name: str) -> ChangeProposal:
 
 
 def list_proposals(
-    organization: Organization, page: Page, statuses: Sequence[ProposalStatus] = ()
+    organization: Organization,
+    page: Page,
+    statuses: Sequence[ProposalStatus] = (),
+    entity_id: str | None = None,
 ) -> Answer:
     """One page of proposals, the newest first, without what they change.
+
+    Args:
+        organization: The organization.
+        page: Which of them.
+        statuses: Only those in these; all if none.
+        entity_id: Only those that change this entity, or made it.
 
     Raises:
         Invalid: The token is none that a list gave.
     """
     with organization.reading() as reader:
-        found, token = page_of_proposals(reader, page, statuses)
+        found, token = page_of_proposals(reader, page, statuses, entity_id)
     data = [_document(each) for each in found]
     return {"data": data, "nextToken": token} if token else {"data": data}
 
@@ -368,7 +377,8 @@ def apply_proposal(organization: Organization, author: str, id: str) -> Answer:
         _require_fit(proposal, plan)
         write_changes(organization.state, transaction, plan)
         act = ProposalAct(ProposalStatus.APPLIED, transaction.now, author, "")
-        note_act(transaction, proposal, act)
+        made = [_change_document(each) for each in _changes(plan)]
+        note_act(transaction, proposal, act, made)
         return _document(get_proposal(transaction, id))
 
 

@@ -1,7 +1,7 @@
 """Proposed changes of the configuration in State, and the acts on them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -83,12 +83,25 @@ def add_proposal(transaction: Transaction, proposal: ChangeProposal) -> None:
         _add_act(transaction, proposal.id, number, act)
 
 
-def note_act(transaction: Transaction, proposal: ChangeProposal, act: ProposalAct) -> None:
-    """Bring a proposal to the status of an act."""
+def note_act(
+    transaction: Transaction,
+    proposal: ChangeProposal,
+    act: ProposalAct,
+    made: Sequence[Mapping[str, Any]] | None = None,
+) -> None:
+    """Bring a proposal to the status of an act.
+
+    Args:
+        transaction: The transaction.
+        proposal: As it was before.
+        act: What was done.
+        made: The changes as they were made: what was created has its id only then.
+    """
     mine = (CHANGE_PROPOSAL.c.org == transaction.org_id) & (CHANGE_PROPOSAL.c.id == proposal.id)
-    transaction.connection.execute(
-        update(CHANGE_PROPOSAL).where(mine).values(status=act.status.value)
-    )
+    values = {"status": act.status.value}
+    if made is not None:
+        values["changes"] = _text(made)
+    transaction.connection.execute(update(CHANGE_PROPOSAL).where(mine).values(values))
     _add_act(transaction, proposal.id, len(proposal.acts), act)
 
 
@@ -129,13 +142,18 @@ def get_proposal(reader: Reader, id: str) -> ChangeProposal:
 
 
 def page_of_proposals(
-    reader: Reader, page: Page, statuses: Sequence[ProposalStatus] = ()
+    reader: Reader,
+    page: Page,
+    statuses: Sequence[ProposalStatus] = (),
+    entity_id: str | None = None,
 ) -> tuple[list[ChangeProposal], str | None]:
-    """One page, the newest first, and the token of the next page."""
+    """One page, the newest first, and the token of the next page; of all, or of those of an entity."""
     table = CHANGE_PROPOSAL.c
     query = select(CHANGE_PROPOSAL).where(table.org == reader.org_id)
     if statuses:
         query = query.where(table.status.in_([each.value for each in statuses]))
+    if entity_id is not None:
+        query = query.where(table.changes.contains(f'"{entity_id}"', autoescape=True))
     rows, token = read(reader.connection, query, table.created, table.id, page)
     return _proposals(reader, rows[: page.size]), token
 
@@ -170,5 +188,5 @@ def _acts(reader: Reader, ids: Sequence[str]) -> dict[str, list[ProposalAct]]:
     return found
 
 
-def _text(rows: Iterable[dict[str, Any]]) -> str:
+def _text(rows: Iterable[Mapping[str, Any]]) -> str:
     return wire.dumps_sorted(wire.to_plain(list(rows)))

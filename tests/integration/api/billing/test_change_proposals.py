@@ -103,6 +103,11 @@ def test_an_approved_proposal_is_applied_and_says_who_did_what(http):
     propose(http)
     listed = send(http, "GET", "?status=APPLIED")["data"]
     assert [each["id"] for each in listed] == [made["id"]]
+    # Both the price that ended and the one that it created say which proposal it was.
+    for each in (old, new):
+        found = send(http, "GET", f"?status=APPLIED&entityId={each['id']}")["data"]
+        assert [proposal["id"] for proposal in found] == [made["id"]]
+    assert send(http, "GET", f"?entityId={made['id']}")["data"] == []
 
 
 @pytest.mark.sees("GetChangeProposalEffect")
