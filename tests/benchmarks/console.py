@@ -244,12 +244,11 @@ class RoomTimes(NamedTuple):
         """Milliseconds: of the clock, and of the processor the least of the page and of its calls."""
         clock = sorted(1000 * each.clock for each in self.pages)
         page, calls = (1000 * min(each.cpu for each in some) for some in (self.pages, self.calls))
-        most = clock[-1]
         return {
             "page": self.title,
             "p50": round(statistics.median(clock)),
-            "p95": round(statistics.quantiles(clock, n=20)[-1] if len(clock) > 1 else most),
-            "max": round(most),
+            "p95": round(_p95(clock)),
+            "max": round(clock[-1]),
             "cpu": round(page),
             "calls": round(calls),
             "kB": self.kilobytes,
@@ -274,17 +273,25 @@ async def measure_rooms(
                 before.pages.extend(pages)
                 before.calls.extend(calls)
     rows = [each.to_json() for each in found.values()]
-    print("| page | p50 | p95 | max | CPU | CPU of its calls | kB |\n|---|---|---|---|---|---|---|")
-    for row in rows:
-        times = " | ".join(f"{row[each]} ms" for each in ("p50", "p95", "max", "cpu", "calls"))
-        print(f"| {row['page']} | {times} | {row['kB']} |", flush=True)
-    everything = [1000 * each.clock for room in found.values() for each in room.pages]
-    cpu = [1000 * each.cpu for room in found.values() for each in room.pages]
-    told = [statistics.quantiles(each, n=20)[-1] for each in (everything, cpu)]
-    print(
-        f"p95 of {len(everything)} answers: {told[0]:.0f} ms by the clock, {told[1]:.0f} ms of CPU\n"
-    )
-    return [*rows, {"page": "all", "p95": round(told[0]), "cpu": round(told[1])}]
+    print("\n".join(["| page | p50 | p95 | max | CPU | CPU of its calls | kB |", "|---" * 7 + "|"]))
+    print("\n".join(table(rows)), flush=True)
+    answers = [each for room in found.values() for each in room.pages]
+    clock, cpu = (_p95([1000 * each for each in some]) for some in zip(*answers, strict=True))
+    print(f"p95 of {len(answers)} answers: {clock:.0f} ms by the clock, {cpu:.0f} ms of CPU\n")
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Lines of a table of what `measure_rooms` found."""
+    times = ("p50", "p95", "max", "cpu", "calls")
+    return [
+        f"| {row['page']} | {' | '.join(f'{row[each]} ms' for each in times)} | {row['kB']} |"
+        for row in rows
+    ]
+
+
+def _p95(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20, method="inclusive")[-1] if values[1:] else values[0]
 
 
 async def measure_organizations(
@@ -298,7 +305,7 @@ async def measure_organizations(
     step = max(1, len(others) // few)
     chosen = others[::step][:few]
     print(f"{len(chosen)} of the {len(others)} small ones, each page {repeat} times:\n")
-    return {"large": large, "small": await measure_rooms(home, chosen, repeat, skip)}
+    return {"large": large, "small": await measure_rooms(home, chosen, repeat, [])}
 
 
 async def measure_first_page(found: Console) -> None:
@@ -407,7 +414,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="20 accounts and 2 organizations")
     parser.add_argument("--lists", action="store_true", help="of 100,000 accounts, without bills")
     parser.add_argument("--rooms", action="store_true", help="first pages of rooms only")
-    parser.add_argument("--few", type=int, default=5, help="of so many small organizations")
+    parser.add_argument("--few", type=int, default=5, help="and of so many small organizations")
     parser.add_argument("--json", type=Path, help="write what `--rooms` measured to a file")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument(
