@@ -8,8 +8,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.api.server.pages import is_on_this_machine
-from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, page, page_routes, words
+from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list, status_filter
+from meterlake.console.shell.page import Visit, page, page_routes
 
 RUNS: Final = "/console/runs"
 # Where the thing that a run is about has its own page; the members of the run fill it.
@@ -99,7 +99,7 @@ _LISTING: Final = Listing(
     intro="What the server does and has done: files, bills, exports, backfills, deliveries.",
     filters=(
         ListFilter("kinds", "Kind", _KINDS),
-        ListFilter("status", "Status", tuple((each, words(each)) for each in _STATUSES)),
+        status_filter(_STATUSES),
         ListFilter("dateCreatedStart", "From", type="date"),
         ListFilter("dateCreatedEnd", "Before", type="date"),
     ),

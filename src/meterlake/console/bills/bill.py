@@ -20,12 +20,11 @@ from meterlake.console.bills.timeline import acts_of_bill
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.files import file_of
 from meterlake.console.shell.page import Visit, page, page_routes, words
+from meterlake.model.bills.bill import DRAWING_TYPES
 from meterlake.model.bills.line_sections import sections_of_lines
 from meterlake.model.values.money import ZERO, exact
 
 _BILL: Final = f"{BILLS}/{{id}}"
-# Lines that draw from what was paid before stand apart from what was charged.
-_DRAWS: Final = frozenset({"COMMITMENT_CONSUMED", "BALANCE_CONSUMED"})
 
 
 class TotaledSection(NamedTuple):
@@ -98,7 +97,7 @@ async def show_bill(visit: Visit) -> Response:
             TotaledSection(each.title, each.lines, subtotal(each.lines))
             for each in sections_of_lines(bill["lineItems"])
         ],
-        draws=[each for each in bill["lineItems"] if each["lineItemType"] in _DRAWS],
+        draws=[each for each in bill["lineItems"] if each["lineItemType"] in DRAWING_TYPES],
         memos={each.id: each for each in memos},
         total=subtotal(bill["lineItems"]),
         acts=acts,

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.shell.addresses import ADDRESSES, address_of
-from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.lists import Column, Listing, show_list, status_filter
 from meterlake.console.shell.page import Visit, page, page_routes
 from meterlake.model.resources import BY_NAME
 from meterlake.model.resources.change_proposals import ProposalStatus
@@ -31,13 +31,7 @@ _LISTING: Final = Listing(
         "Raise prices, or try another price, and choose “Propose” instead of changing it at once.",
     ),
     intro="Changes that wait for a review, and what became of them. Nothing changes before one is applied.",
-    filters=(
-        ListFilter(
-            "status",
-            "Status",
-            tuple((each.value, each.value.capitalize()) for each in ProposalStatus),
-        ),
-    ),
+    filters=(status_filter(ProposalStatus),),
     links=(("Catalogue", "/console/catalogue"),),
 )
 

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.files import csv_file
-from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.lists import Column, Listing, show_list, status_filter
 from meterlake.console.shell.page import SentFile, Visit, page, page_routes
 from meterlake.model.work.backfill import WITH_STAGED_ROWS, BackfillStatus
 
@@ -57,13 +57,7 @@ _LISTING: Final = Listing(
         "By a backfill you correct what came in. You see what it changes before it does.",
     ),
     intro="Corrections of what came in. Nothing changes before you apply one; you can take it back.",
-    filters=(
-        ListFilter(
-            "status",
-            "Status",
-            tuple((each.value, each.value.capitalize()) for each in BackfillStatus),
-        ),
-    ),
+    filters=(status_filter(BackfillStatus),),
     create=("New backfill", NEW, "StartBackfill"),
     complete=_say_files,
 )

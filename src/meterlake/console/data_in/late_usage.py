@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from meterlake.console.bills.recalculation import recalculate
 from meterlake.console.shell.api import ApiRefusalError
-from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
-from meterlake.console.shell.page import Visit, page_routes, words
+from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list, status_filter
+from meterlake.console.shell.page import Visit, page_routes
 from meterlake.model.bills.late_usage import LateSourceKind, LateUsageStatus
 from meterlake.model.configuration.organization import LateUsagePolicy
 
@@ -70,9 +70,7 @@ _LISTING: Final = Listing(
     empty=("No late usage", "Usage that comes after the bill of a closed period stands here."),
     filters=(
         ListFilter("period", "Period", type="month"),
-        ListFilter(
-            "status", "Status", tuple((each.value, words(each.value)) for each in LateUsageStatus)
-        ),
+        status_filter(LateUsageStatus),
     ),
     complete=_say_decisions,
 )

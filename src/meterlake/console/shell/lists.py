@@ -6,7 +6,7 @@ times are in the organization's time zone.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from string import Formatter
@@ -144,6 +144,11 @@ def called_by(*fields: str) -> ListFilter:
 
 
 NAMED: Final = called_by("name", "code")
+
+
+def status_filter(statuses: Iterable[str]) -> ListFilter:
+    """The filter of how things of a list stand."""
+    return ListFilter("status", "Status", tuple((str(each), words(each)) for each in statuses))
 
 
 @dataclass(frozen=True, slots=True)

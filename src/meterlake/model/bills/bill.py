@@ -62,6 +62,10 @@ class LineItemType(StrEnum):
     CREDIT_DEDUCTION = "CREDIT_DEDUCTION"
 
 
+# The lines of what was paid before: of commitments and balances.
+DRAWING_TYPES: Final = (LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED)
+
+
 # What a plan charges for counters.
 COUNTER_TYPES: Final = (
     LineItemType.COUNTER_RUNNING_TOTAL_CHARGE,

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.bill import DRAWING_TYPES, LineItemType
 from meterlake.model.bills.document import SectionKind
 
-_CREDITS: Final = {LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED}
 _MEMOS: Final = {
     LineItemType.CREDIT_MEMO,
     LineItemType.DEBIT_MEMO,
@@ -39,7 +38,7 @@ def sections_of_lines(lines: Iterable[Mapping[str, Any]]) -> list[LineSection]:
     """
     groups: dict[tuple[SectionKind, str], LineSection] = {}
     for line in sorted(lines, key=lambda each: int(each["sequenceNumber"])):
-        if line["lineItemType"] in _CREDITS:
+        if line["lineItemType"] in DRAWING_TYPES:
             kind = SectionKind.CREDITS
         elif line["lineItemType"] in _MEMOS:
             kind = SectionKind.MEMOS

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, Self
 
-from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.bill import DRAWING_TYPES, LineItemType
 from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Contract
@@ -32,7 +32,6 @@ from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memos.advance_lines import (
     ADVANCE_TYPES,
-    DRAWING_TYPES,
     MEMO_TYPES,
     BilledLine,
     BilledReturns,

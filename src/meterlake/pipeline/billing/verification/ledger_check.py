@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.bill import DRAWING_TYPES
 from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Leftover, Posting
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.contracts import Commitment
@@ -42,7 +42,6 @@ from meterlake.stores.state.billing.credits.leftovers import standing_leftovers,
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.postings import amounts_spent
 
-_DRAWING: Final = {LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED}
 # After everything that may ever be applied.
 _EVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -79,7 +78,9 @@ def check_ledger(organization: Organization) -> LedgerCheck:
     ):
         for posting in postings:
             books.add(posting)
-        drawn = (_consumption_of(each) for each in lines if each.body["lineItemType"] in _DRAWING)
+        drawn = (
+            _consumption_of(each) for each in lines if each.body["lineItemType"] in DRAWING_TYPES
+        )
         # What bills give back: it is drawn less.
         returned = (
             ConsumptionLine(

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from sqlalchemy import ColumnElement, Select, or_, select
 
-from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.bill import DRAWING_TYPES, LineItemType
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stores.state.core.entity_history import stream_rows
@@ -20,8 +20,7 @@ from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
 _APPROVED: Final = BillStatus.APPROVED.value
-_DRAWN: Final = frozenset({LineItemType.BALANCE_CONSUMED, LineItemType.COMMITMENT_CONSUMED})
-_PREPAID: Final = _DRAWN | {LineItemType.BALANCE_FEE, LineItemType.COMMITMENT_FEE}
+_PREPAID: Final = frozenset({*DRAWING_TYPES, LineItemType.BALANCE_FEE, LineItemType.COMMITMENT_FEE})
 
 
 class _Line(msgspec.Struct, rename="camel"):
@@ -136,7 +135,7 @@ def _add(
     own.billed += earned
     if kind in _PREPAID:
         earned -= amount
-        if kind in _DRAWN:
+        if kind in DRAWING_TYPES:
             own.drawn -= amount
         else:
             own.ahead += amount
