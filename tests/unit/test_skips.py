@@ -38,4 +38,4 @@ def test_what_is_needed_is_installed_where_it_runs(need):
 def test_ci_installs_what_tests_need_before_they_run():
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
 
-    assert ci.index(".ci/machine") < ci.index("\npytest\n")
+    assert ci.index(".ci/machine") < ci.index("\npytest ")
