@@ -322,3 +322,13 @@ def test_a_file_has_ids_beside_the_names_and_numbers_digit_by_digit(ada):
     totals = re.findall(r'<td class="number"><data class="number" value="([^"]*)"', ada.page.text)
     assert [Decimal(each["Total"]) for each in bills_] == [Decimal(each) for each in totals]
     assert all(each["By"] and each["By id"] for each in meters)
+
+
+@pytest.mark.parametrize("path", ["access/people", "customers"])
+def test_a_filter_finds_a_text_within_others_whatever_the_case(ada, path):
+    ada.go(f"{CONSOLE}/{path}")
+    whole = ada.page.text.count("<tr>")
+    ada.go(f"{CONSOLE}/{path}?called={'THER@EX' if path == 'access/people' else 'LPH'}")
+
+    assert " contains" in ada.text
+    assert 2 <= ada.page.text.count("<tr>") < whole
