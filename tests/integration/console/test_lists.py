@@ -103,7 +103,7 @@ INVENTORY = {
     "data-in/late": Offered("period status", "dtFound"),
     "data-in/mappings": Offered("name", "name saved"),
     "data-in/sources": Offered(
-        "nameContains since until status", "finishedAt receivedAt name received accepted rejected"
+        "nameContains since until status", "name received accepted rejected receivedAt finishedAt"
     ),
     "data-out/destinations": Offered(
         "called", "name code destinationType bucketName lastModifiedBy dtLastModified"
@@ -117,7 +117,9 @@ INVENTORY = {
     ),
     "data-out/webhooks": Offered("called", "name code url active lastModifiedBy dtLastModified"),
     "integrations": Offered("called", "name entityType createdBy dtCreated"),
-    "rejected": Offered("source meter uid since until delivery reason status", ""),
+    "rejected": Offered(
+        "source meter uid since until delivery reason status", "reason meter name receivedAt"
+    ),
     "runs": Offered("dateCreatedStart dateCreatedEnd kinds status", "dtCreated"),
 }
 
