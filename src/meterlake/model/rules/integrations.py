@@ -35,9 +35,9 @@ from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
 from meterlake.model.values.entity import Configuration, IntegrationFacts, Record
-from meterlake.model.values.headers import fits_header
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.secrets import MASK
+from meterlake.model.values.untrusted import fits_header
 
 
 def webhook_has_url(new: Proposed[WebhookDestination]) -> None:

@@ -1,4 +1,7 @@
-"""Words of strangers as text that can be stored: of receivers, of stores of objects, of errors that repeat them."""
+"""Words of strangers as text that can be stored: of receivers, of stores of objects, of errors.
+
+And whether a text fits into a header of HTTP.
+"""
 
 import re
 from collections.abc import Mapping
@@ -10,6 +13,7 @@ from meterlake.model.values.fields import is_storable
 UNTRUSTED_MAX: Final = 64 << 10
 # PostgreSQL has no text with a zero in it, and UTF-8 none with half a pair.
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_HEADER_VALUE: Final = re.compile(rb"(?:[^\0\s]+(?:[ \t]+[^\0\s]+)*)?")
 
 
 def storable(text: str, size: int = UNTRUSTED_MAX) -> str:
@@ -28,3 +32,8 @@ def storable_data(value: Any) -> Any:
         case list() | tuple():
             return [storable_data(each) for each in value]
     return value
+
+
+def fits_header(text: str) -> bool:
+    """Whether a text can be the value of a header: on one line, and as long as it is written."""
+    return _HEADER_VALUE.fullmatch(text.encode()) is not None

@@ -1,4 +1,7 @@
-"""Putting what an export staged to where it is wanted, and keeping it for its download."""
+"""Putting what an export staged to where it is wanted, or keeping it for its download.
+
+If it fails, an event says so.
+"""
 
 import zipfile
 from collections.abc import Callable
@@ -12,8 +15,11 @@ import msgspec
 
 from meterlake.model.configuration.exports import PartitionOrder
 from meterlake.model.errors import MeterlakeError, NotFound
+from meterlake.model.resources.events import Event, data
 from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import format_instant
 from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.export.destinations import destination_of
 from meterlake.pipeline.jobs.attempt import Attempt, Patience
@@ -21,11 +27,13 @@ from meterlake.stages.export.manifest import ObjectPrefix, arrange_key
 from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.objects import ObjectStore, open_objects
-from meterlake.stores.state import Job
+from meterlake.stores.state import Job, JobStatus, Transaction
+from meterlake.stores.state.events import events
 
 # Members of a zip carry a time; that of the files would change from attempt to attempt.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _BLOCK: Final = 1 << 20
+FAILURE: Final = "dataexport.job.failure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +245,18 @@ def kept_manifest(job: Job) -> str:
 def kept_prefix(job: Job) -> str:
     """What the keys of what is kept of a job begin with, in the home's object store."""
     return f"exports/{job.org_id}/{job.id}/"
+
+
+def note_failure_event(transaction: Transaction, job: Job, _: Job) -> None:
+    """Note the event of a job that failed; no other end has one."""
+    if job.status is not JobStatus.FAILED:
+        return
+    told = {
+        "jobId": job.id,
+        "scheduleId": job.schedule_id,
+        "date": format_instant(transaction.now),
+        "message": job.error,
+    }
+    id_ = derived_id("export-failure", job.id, str(job.attempt))
+    event = Event(FAILURE, "DataExportJob", job.id, data(told, None))
+    events.write(transaction.connection, job.org_id, transaction.now, lambda: id_, event)

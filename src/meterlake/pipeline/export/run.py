@@ -39,11 +39,11 @@ from meterlake.pipeline.export.delivery import (
     keep_for_download,
     kept_manifest,
     may_be_delivered,
+    note_failure_event,
     openers_of,
     targets_of,
 )
 from meterlake.pipeline.export.destinations import missing_here
-from meterlake.pipeline.export.failure import note_failure_event
 from meterlake.pipeline.export.operational import stage_operational
 from meterlake.pipeline.export.partition_tasks import export_folder, spread_files
 from meterlake.pipeline.export.staging import ExportStaging, manifest_of

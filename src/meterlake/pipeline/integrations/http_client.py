@@ -20,7 +20,7 @@ import httpcore
 
 from meterlake.model.configuration.network_addresses import Address, AddressPolicy, Endpoint
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.values.headers import fits_header
+from meterlake.model.values.untrusted import fits_header
 
 Headers = Sequence[tuple[str, str]]
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]

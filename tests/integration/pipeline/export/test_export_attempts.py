@@ -20,7 +20,7 @@ from meterlake.model.errors import (
 from meterlake.model.values import failpoint
 from meterlake.model.work.export_request import KIND, ExportRequest, Format, Source
 from meterlake.pipeline.export import jobs as export_jobs
-from meterlake.pipeline.export.failure import FAILURE
+from meterlake.pipeline.export.delivery import FAILURE
 from meterlake.pipeline.export.run import EXPORT_JOBS, export, run_export, submit_export
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.jobs.attempt import DEATHS_MAX, Cancelled, GivenUp, running
