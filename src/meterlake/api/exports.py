@@ -137,14 +137,14 @@ async def get_job(call: Call) -> Any:
 
 async def cancel(call: Call) -> Any:
     """Stop a job."""
-    return await call.run(export_jobs.cancel, call.organization, member(call, _KIND))
+    return await call.run(export_jobs.cancel, call.organization, member(call, _KIND), call.author)
 
 
 async def retry(call: Call) -> Any:
     """Run a job that failed once more, perhaps to where its destinations are by now."""
     id_ = member(call, _KIND)
     permit_exports(call, await call.run(export_jobs.exports_of_job, call.organization, id_))
-    return await call.run(export_jobs.retry, call.organization, id_)
+    return await call.run(export_jobs.retry, call.organization, id_, call.author)
 
 
 async def update_destination(call: Call) -> Any:

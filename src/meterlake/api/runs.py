@@ -110,6 +110,9 @@ async def _shown(call: Call, found: list[dict[str, Any]]) -> list[dict[str, Any]
         {**run, "actions": [each for each in run["actions"] if _may(call, run["kind"], each)]}
         for run in found
     ]
+    for run in allowed:
+        if "acts" in run:
+            run["acts"] = await with_author_names(call, run["acts"], "by")
     return await with_author_names(call, allowed)
 
 

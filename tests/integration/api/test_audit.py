@@ -398,3 +398,15 @@ def test_an_invitation_has_its_link_once_if_no_mail_is_sent(http):
 
     assert "/oauth/password?token=" in made["link"]
     assert "link" not in http.get(f"/invitations/{made['id']}").json()
+
+
+def test_what_follows_from_an_invitation_is_the_act_of_who_followed_it(server, http):
+    state = server.stores.state
+    id_ = join(
+        state,
+        server.org_id,
+        "kim@example.com",
+        permissionPolicyIds=[policy(state, server.org_id, allow("config:retrieve"))],
+    )
+    [granted] = [each for each in log(http, kinds="policyGrants") if each["by"].endswith(id_)]
+    assert (granted["action"], granted["by"]) == ("granted", f"USER_{id_}")

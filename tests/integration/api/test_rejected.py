@@ -44,6 +44,12 @@ def requeued(http, **body):
     return answer.json()
 
 
+def logged(http, id_):
+    answer = http.get("/auditlog", params={"kinds": "rejectedRows", "entityId": id_})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["data"]
+
+
 def row_of(http, id_):
     answer = http.get(f"/measurements/rejected/{id_}")
     assert answer.status_code == 200, answer.text
@@ -148,6 +154,10 @@ def test_a_row_is_mended_and_comes_in_once(http, rows):
     assert row_of(http, rows[0])["history"][1]["author"].startswith("SERVICE_USER_")
     receipt = http.get("/measurements/receipt", params={"uid": found["uid"]}).json()
     assert (receipt["status"], receipt["requeuedFrom"]) == ("accepted", rows[0])
+    # The log of who did what has it once, as it came in once.
+    [act] = logged(http, rows[0])
+    assert (act["action"], act["by"][:13]) == ("edited", "SERVICE_USER_")
+    assert act["name"] == f"row 3 of {found['name']}"
 
 
 @pytest.mark.long
@@ -208,6 +218,7 @@ def test_a_row_is_dismissed_with_a_reason_and_reopened(http, rows):
         return answer.json()
 
     assert decide("dismiss", rows=rows[:1], because="a trial") == {"rows": 1, "settled": 0}
+    assert [each["action"] for each in logged(http, rows[0])] == ["dismissed"]
     assert decide("dismiss", source=source, because="all of it") == {"rows": 2, "settled": 0}
     assert decide("dismiss", rows=rows, because="again") == {"rows": 0, "settled": 3}
     assert listed(http, source=source)["data"] == []

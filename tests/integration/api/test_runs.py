@@ -122,6 +122,12 @@ def test_a_run_that_waits_is_cancelled_and_run_again(http, make):
     assert (again["id"] == id_) == (make is export_job)
     assert http.get(f"/runs/{again['id']}").json() == again
     posted(http, f"/runs/{again['id']}/retry", status=httpx.codes.CONFLICT)
+    # Who did it stays with the run, and in the log.
+    acts = http.get(f"/runs/{id_}").json()["acts"]
+    assert [each["action"] for each in acts] == ["cancelled", "ranAgain"]
+    log = http.get("/auditlog", params={"kinds": "runs", "entityId": id_}).json()["data"]
+    assert [each["action"] for each in log] == ["ranAgain", "cancelled", "begun"]
+    assert {each["by"] for each in (*acts, *log)} == {again["createdBy"]}
 
 
 def test_what_is_sent_to_others_is_not_cancelled_here(server, http):

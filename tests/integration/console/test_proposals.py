@@ -60,7 +60,7 @@ def test_raised_prices_are_proposed_reviewed_and_applied(ada, bob):
     assert "You approved the proposal" in bob.text
     bob.send({"action": "apply"})
     assert "all of its changes are made" in bob.text
-    assert "Approved by" in bob.text
+    assert "Approved by Ada Lovelace: As agreed" in bob.text
     assert "As agreed" in bob.text
     assert not any(map(bob.offers, ("approve", "reject", "withdraw", "apply")))
     bob.go(f"{PROPOSALS}?status=APPLIED")

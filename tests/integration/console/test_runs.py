@@ -1,5 +1,7 @@
 """The pages of runs: what is listed, what one can do about it, and what is not offered."""
 
+import re
+
 import pytest
 from argon2 import PasswordHasher
 
@@ -100,6 +102,8 @@ def test_a_run_that_waits_is_cancelled_and_run_again(world, waiting):
     assert "The worker does it once more." in ada.press("retry")
     assert ada.path.startswith(RUNS)
     assert not ada.path.endswith(waiting)
+    ada.go(f"{RUNS}/{waiting}")
+    assert re.search(r"cancelled by Ada .*run again by Ada", ada.text)
 
 
 def test_who_may_only_read_sees_no_button(world, waiting):

@@ -392,7 +392,7 @@ async def get_job(call: Call) -> Any:
 
 async def cancel_job(call: Call) -> Any:
     """Stop a job."""
-    return await call.run(jobs.cancel, call.organization, member(call, _JOB))
+    return await call.run(jobs.cancel, call.organization, member(call, _JOB), call.author)
 
 
 async def preview_bill(call: Call) -> Any:

@@ -69,7 +69,7 @@ async def get_job(call: Call) -> Any:
 
 async def cancel(call: Call) -> Any:
     """Stop a job."""
-    found = await call.run(jobs.cancel, call.organization, member(call, _KIND))
+    found = await call.run(jobs.cancel, call.organization, member(call, _KIND), call.author)
     return (await _documents(call, [found]))[0]
 
 

@@ -33,6 +33,15 @@ class RunVerb(StrEnum):
     RETRY = "retry"
 
 
+class RunActResponse(Value):
+    """Who cancelled a run, or ran it again, and when."""
+
+    action: Text
+    at: Instant
+    by: Text
+    by_name: Text | None = None
+
+
 class RunResponse(Value):
     """A run: what it is about, how far it is, how it ended, and what can be done about it."""
 
@@ -57,3 +66,4 @@ class RunResponse(Value):
     created_by_name: Text | None = None
     dt_started: Instant | None = None
     dt_completed: Instant | None = None
+    acts: tuple[RunActResponse, ...] = ()

@@ -101,8 +101,8 @@ def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.jobs import cancel as stop
 
     with options.open() as organization:
-        options.permitted(organization, _CHANGE, [job])
-        found = stop(organization, job)
+        author = options.permitted(organization, _CHANGE, [job])
+        found = stop(organization, job, author)
     options.output.record(found if options.json else _ended(found))
 
 
@@ -118,8 +118,8 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.run import run_to_end_here
 
     with options.open() as organization:
-        options.permitted(organization, _CHANGE, [job])
-        again(organization, job)
+        author = options.permitted(organization, _CHANGE, [job])
+        again(organization, job, author)
         exported = run_to_end_here(organization.stores, job)
     show_exported(exported, options.output)
 

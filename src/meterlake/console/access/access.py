@@ -53,7 +53,13 @@ _LOGGED: Final = (
         "plans",
         "policyGrants",
     ),
-    *("pricings", "products", "runs", "webhooks"),
+    *("counterPricings", "features", "invitations", "organizationConfig", "planTemplates"),
+    *("pricings", "products", "rejectedRows", "runs", "serviceUsers", "users", "webhooks"),
+)
+# What meterlake and its commands do has no person.
+_PROGRAMS_OF_OURS: Final = (
+    *(("SYSTEM", "meterlake"), ("cli", "A command without a name")),
+    *((each, each) for each in ("demo", "exports", "ingest")),
 )
 # What is no entity has another page than its changes.
 _ELSEWHERE: Final = {
@@ -61,6 +67,7 @@ _ELSEWHERE: Final = {
     "changeProposals": "/console/catalogue/proposals/{id}",
     "closings": "/console/months/{id}",
     "passwordLinks": f"{PEOPLE}/{{id}}",
+    "rejectedRows": "/console/data-in/rejected/{id}",
     "runs": "/console/runs/{id}",
     "policyGrants": POLICIES,
 }
@@ -500,7 +507,10 @@ async def _with_words_of_kind(_: Visit, rows: list[dict[str, Any]]) -> None:
             row["what"] = f"{row['what']}, {row.get('period', '')}"
         elif row["kind"] == "runs":
             step, _, month = row["what"].partition(" ")
-            row["what"] = f"Closing of {month}: {step}" if month else words(step)
+            if step == "backfill" and month:
+                row["what"] = f"Backfill: {month}"
+            else:
+                row["what"] = f"Closing of {month}: {step}" if month else words(step)
 
 
 _LOG: Final = Listing(
@@ -512,13 +522,12 @@ _LOG: Final = Listing(
         Column("Did", "done"),
         Column("What", "what", link=f"{LOG}/{{kind}}/{{entityId}}"),
         Column("Amount", "amount", "money"),
-        Column("Currency", "currency"),
         Column("Reason", "reason"),
         Column("Kind", "kindWords"),
     ),
     empty=("Nothing yet", "Changes, approvals, grants and begun runs appear here."),
-    intro="Changes of entities, what people did to bills, balances and months, grants of policies,"
-    " and begun runs.",
+    intro="Changes of entities, what people did to bills, balances, months and rejected rows, grants of"
+    " policies, and runs that were begun, cancelled or run again.",
     complete=_with_words_of_kind,
 )
 
@@ -530,7 +539,7 @@ async def show_log(visit: Visit) -> Response:
         ListFilter(
             "createdBy",
             "Who",
-            tuple(sorted(people.items(), key=lambda each: each[1])),
+            (*sorted(people.items(), key=lambda each: each[1]), *_PROGRAMS_OF_OURS),
             is_open=True,
         ),
         ListFilter(

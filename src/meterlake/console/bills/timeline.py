@@ -15,6 +15,8 @@ _DONE: Final = {
     "lineChanged": "Credit or charge changed",
     "lineRemoved": "Credit or charge taken away",
     "reopened": "Opened again",
+    "ranAgain": "Run again",
+    "edited": "Mended and requeued",
 }
 
 

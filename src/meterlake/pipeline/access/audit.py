@@ -20,6 +20,7 @@ from meterlake.stores.state.access.audit_log import (
     GRANT_KIND,
     LINK_KIND,
     PROPOSAL_KIND,
+    REJECTED_KIND,
     REPLACED,
     RUN_KIND,
     AuditEntry,
@@ -40,6 +41,7 @@ _BESIDE: Final = {
     "closings": CLOSING_KIND,
     "passwordLinks": LINK_KIND,
     "policyGrants": GRANT_KIND,
+    "rejectedRows": REJECTED_KIND,
     "runs": RUN_KIND,
 }
 KINDS: Final = {**{each.name: kind for kind, each in BY_KIND.items()}, **_BESIDE}

@@ -377,6 +377,8 @@ def accept_invitation(state: State, token: str, password: str | None) -> str:
         _alive(transaction.connection, token, transaction.now, lock=True)
         person_id = _person_of(transaction, invitation.entity, secret)
         _refuse_user(transaction, invitation.entity.email)
+        # Who follows the link joins by that: what follows from it is that person's act.
+        transaction.author = f"USER_{person_id}"
         people.add_user(transaction, person_id, invitation.entity.dt_end_access)
         for policy_id in invitation.entity.permission_policy_ids:
             access.grant(transaction, policy_id, person_id, PrincipalType.USER)

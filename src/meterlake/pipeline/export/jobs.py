@@ -105,24 +105,24 @@ def get_job(organization: Organization, id: str) -> dict[str, Any]:
     return job_document(organization.state.jobs.find(organization.id, id, KIND))
 
 
-def cancel(organization: Organization, id: str) -> dict[str, Any]:
+def cancel(organization: Organization, id: str, author: str | None = None) -> dict[str, Any]:
     """End a job that waits, or have the one that runs stop.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    return job_document(cancel_export(organization, id))
+    return job_document(cancel_export(organization, id, author))
 
 
-def retry(organization: Organization, id: str) -> dict[str, Any]:
+def retry(organization: Organization, id: str, author: str | None = None) -> dict[str, Any]:
     """Have a job that failed, or was cancelled, run once more.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has not failed, or what it is to read has gone since.
     """
-    return job_document(retry_export(organization, id))
+    return job_document(retry_export(organization, id, author))
 
 
 def download(organization: Organization, id: str) -> tuple[Download, datetime]:

@@ -50,7 +50,14 @@ from meterlake.pipeline.export.staging import ExportStaging, manifest_of
 from meterlake.pipeline.export.usage import stage_usage
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled
 from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec, WhenUnavailable
-from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_job, run_taken_here
+from meterlake.pipeline.jobs.run_job import (
+    JobRun,
+    cancel_job,
+    note_run_act,
+    run_here,
+    run_job,
+    run_taken_here,
+)
 from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stores import Organization, Stores
 from meterlake.stores.fan_out import runner_of
@@ -59,6 +66,7 @@ from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.tables import has_snapshot
 from meterlake.stores.objects.base import Altered
 from meterlake.stores.state import Job, JobStatus, Transaction
+from meterlake.stores.state.acts import Action
 from meterlake.stores.state.jobs import AGAIN, is_known, submit
 
 AUTHOR: Final = "exports"
@@ -241,18 +249,18 @@ def _whole(stores: Stores, request: ExportRequest) -> ExportRequest:
     return replace(request, file_bytes=request.file_bytes or stores.settings.export_file_bytes)
 
 
-def cancel_export(organization: Organization, id: str) -> Job:
+def cancel_export(organization: Organization, id: str, author: str | None = None) -> Job:
     """End a job that waits or whose executor is dead, or have the one who works on it stop.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(organization, id, EXPORT_JOBS)
+    cancel_job(organization, id, EXPORT_JOBS, author)
     return organization.state.jobs.find(organization.id, id, KIND)
 
 
-def retry_export(organization: Organization, id: str) -> Job:
+def retry_export(organization: Organization, id: str, author: str | None = None) -> Job:
     """Have a job that failed, or was cancelled, run once more.
 
     Raises:
@@ -262,7 +270,10 @@ def retry_export(organization: Organization, id: str) -> Job:
     job = organization.state.jobs.find(organization.id, id, KIND)
     if job.status in AGAIN and not _is_staged(_folder(organization.stores, job)):
         _expect_snapshot(organization.stores, job)
-    return organization.state.jobs.retry(organization.id, id, KIND)
+    found = organization.state.jobs.retry(organization.id, id, KIND)
+    if author is not None:
+        note_run_act(organization, author, job, Action.RUN_AGAIN)
+    return found
 
 
 def run_export(stores: Stores, job_id: str) -> Exported:

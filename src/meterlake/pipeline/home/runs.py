@@ -35,10 +35,11 @@ from meterlake.pipeline.export.run import EXPORT_JOBS, retry_export
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.integrations.runs import replay_run
 from meterlake.pipeline.jobs.job_spec import JobSpec
-from meterlake.pipeline.jobs.run_job import cancel_job
+from meterlake.pipeline.jobs.run_job import cancel_job, note_run_act
 from meterlake.pipeline.statements.jobs import STATEMENT_JOBS
 from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.acts import Action, PastAct, acts_on
 from meterlake.stores.state.billing.bills.named import bills_with_ids
 from meterlake.stores.state.billing.statements.jobs import submit_statement
 from meterlake.stores.state.core.pages import Page
@@ -87,8 +88,8 @@ def _all_of(*resources: str) -> tuple[Permission, ...]:
 
 
 def _cancel(jobs: JobSpec[Any]) -> Verb:
-    def cancel(organization: Organization, _: str, job: Job) -> str:
-        cancel_job(organization, job.id, jobs)
+    def cancel(organization: Organization, author: str, job: Job) -> str:
+        cancel_job(organization, job.id, jobs, author)
         return job.id
 
     return cancel
@@ -255,7 +256,9 @@ def retry_run(organization: Organization, author: str, id: str) -> Document:
             f"the run {id} has not failed: {job.status.description};"
             " begin another one, or wait until it has ended"
         )
-    return get_run(organization, kind.retry(organization, author, job))
+    again = kind.retry(organization, author, job)
+    note_run_act(organization, author, job, Action.RUN_AGAIN)
+    return get_run(organization, again)
 
 
 def _documents(organization: Organization, jobs: Sequence[Job]) -> list[Document]:
@@ -263,10 +266,12 @@ def _documents(organization: Organization, jobs: Sequence[Job]) -> list[Document
     for kind in {job.kind for job in jobs}:
         some = [job for job in jobs if job.kind == kind]
         subjects |= _SUBJECTS.get(kind, _describe_by_kind)(organization, some)
-    return [_document(job, subjects.get(job.id, "")) for job in jobs]
+    with organization.reading() as reader:
+        acts = acts_on(reader.connection, organization.id, [job.id for job in jobs])
+    return [_document(job, subjects.get(job.id, ""), acts.get(job.id, ())) for job in jobs]
 
 
-def _document(job: Job, subject: str) -> Document:
+def _document(job: Job, subject: str, acts: Sequence[PastAct]) -> Document:
     about = RUN_KINDS[job.kind].about
     # Of one that waits to be run again, the last attempt's do not count.
     has_begun = job.status not in {JobStatus.PENDING, JobStatus.AWAITING_FILE}
@@ -291,6 +296,8 @@ def _document(job: Job, subject: str) -> Document:
         "createdBy": job.author or SYSTEM,
         "dtStarted": job.started if has_begun else None,
         "dtCompleted": job.finished,
+        "acts": [{"action": each.action, "at": each.at, "by": each.author} for each in acts]
+        or None,
     }
     return {name: value for name, value in shown.items() if value is not None}
 

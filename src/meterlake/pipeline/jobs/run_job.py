@@ -18,6 +18,7 @@ from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, JobStatus, Transaction
+from meterlake.stores.state.acts import Act, Action, ActKind, record_act
 from meterlake.stores.state.jobs import finish_job, read_job
 
 T = TypeVar("T")
@@ -272,13 +273,22 @@ def _work_on(
             raise
 
 
-def cancel_job(organization: Organization, id: str, spec: JobSpec[Any]) -> None:
+def note_run_act(organization: Organization, author: str, job: Job, action: Action) -> None:
+    """Keep who cancelled a job, or ran it again."""
+    with organization.transaction(author) as transaction:
+        record_act(transaction, Act(ActKind.RUN, job.id, job.kind, action))
+
+
+def cancel_job(
+    organization: Organization, id: str, spec: JobSpec[Any], author: str | None = None
+) -> None:
     """End a job that waits or whose executor is dead, or have the one who works on it stop.
 
     Args:
         organization: The organization.
         id: The job.
         spec: What kind of job it has to be.
+        author: Who cancels it; None if meterlake does.
 
     Raises:
         NotFound: The organization has no such job.
@@ -286,6 +296,8 @@ def cancel_job(organization: Organization, id: str, spec: JobSpec[Any]) -> None:
     """
     before = organization.state.jobs.find(organization.id, id, spec.kind)
     job = organization.state.jobs.cancel(organization.id, id, spec.kind, running=spec.stops)
+    if author is not None:
+        note_run_act(organization, author, job, Action.CANCELLED)
     if job.status is JobStatus.CANCELLED:
         with organization.transaction(job.author or SYSTEM) as transaction:
             spec.note_event(transaction, job, before)

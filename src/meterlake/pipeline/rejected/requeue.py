@@ -29,9 +29,12 @@ from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake import receipts, rejected
 from meterlake.stores.lake.rejected import NOT_IN, RejectedFilter, RejectedRow, RowRef, Status
 from meterlake.stores.lake.withdrawals import Decision, decide_meant, decide_named
+from meterlake.stores.state.acts import Act, Action, ActKind, record_act
 
 Item = TypeVar("Item")
 
+# What an act on all rows of a filter was done to.
+ALL_ROWS: Final = "all"
 _TRIES: Final = 20
 _BECAUSE_MAX: Final = 1000
 
@@ -207,8 +210,24 @@ def _ingest_rows(
     delivery = Delivery(id_, path.name, now, own=True, origins=tuple(origins))
     receipt = ingest_file(organization, path, delivery)
     mark_step("requeue.ingested")
+    if author is not None:
+        is_edited = any(each.edited for each in origins)
+        _note(organization, author, rows, Action.EDITED if is_edited else Action.REQUEUED)
     _keep(organization, path.name, receipt.delivery.received_at)
     return receipt
+
+
+def _note(
+    organization: Organization, author: str, rows: Sequence[RejectedRow], action: Action
+) -> None:
+    """Have the log of who did what say which rows somebody decided about."""
+    first = rows[0]
+    more = f" and {counted(len(rows) - 1, 'more row')}" if len(rows) > 1 else ""
+    act = Act(
+        ActKind.REJECTED_ROWS, str(first.place), f"row {first.row} of {first.name}{more}", action
+    )
+    with organization.transaction(author) as transaction:
+        record_act(transaction, act)
 
 
 def _with_uid(text: str, place: RowRef) -> str:
@@ -336,4 +355,10 @@ def _decide(organization: Organization, choice: RowChoice, decision: Decision) -
         else:
             assert choice.filters is not None
             rows = decide_meant(connection, decision, replace(choice.filters, status=None))
+    if rows:
+        action = Action.DISMISSED if decision.because is not None else Action.REOPENED
+        subject = str(named[0]) if named else ALL_ROWS
+        act = Act(ActKind.REJECTED_ROWS, subject, counted(rows, "row"), action)
+        with organization.transaction(decision.author) as transaction:
+            record_act(transaction, act)
     return Decided(rows, len(named) - rows if named else 0)

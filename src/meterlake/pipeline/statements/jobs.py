@@ -216,14 +216,14 @@ def _views(reader: Reader, jobs: Sequence[Job]) -> list[StatementJobView]:
     return found
 
 
-def cancel(organization: Organization, id: str) -> StatementJobView:
+def cancel(organization: Organization, id: str, author: str | None = None) -> StatementJobView:
     """End a job that waits, or have the one that runs stop.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(organization, id, STATEMENT_JOBS)
+    cancel_job(organization, id, STATEMENT_JOBS, author)
     return get_job(organization, id)
 
 

@@ -295,14 +295,14 @@ def get_job(organization: Organization, id: str) -> Document:
     return job_document(organization.state.jobs.find(organization.id, id, KIND))
 
 
-def cancel(organization: Organization, id: str) -> Document:
+def cancel(organization: Organization, id: str, author: str | None = None) -> Document:
     """End a job that waits, or have the one that runs stop; bills that it has stored stay.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(organization, id, BILL_JOBS)
+    cancel_job(organization, id, BILL_JOBS, author)
     return get_job(organization, id)
 
 

@@ -35,6 +35,7 @@ from meterlake.model.values.money import plain
 from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.access.access_tables import ONE_TIME_TOKEN
 from meterlake.stores.state.access.sessions import Purpose
+from meterlake.stores.state.acts import ACT, ActKind
 from meterlake.stores.state.change_proposals import CHANGE_PROPOSAL, CHANGE_PROPOSAL_ACT
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.pages import Page, key_of, key_token, read
@@ -55,7 +56,8 @@ from meterlake.stores.state.jobs.table import JOB
 
 BILL_KIND: Final = "Bill"
 GRANT_KIND: Final = "PolicyGrant"
-RUN_KIND: Final = "Run"
+RUN_KIND: Final = ActKind.RUN.value
+REJECTED_KIND: Final = ActKind.REJECTED_ROWS.value
 CLOSING_KIND: Final = "Closing"
 PROPOSAL_KIND: Final = "ChangeProposal"
 LINK_KIND: Final = "PasswordLink"
@@ -77,7 +79,7 @@ class AuditEntry:
 
     Attributes:
         kind: The class of an entity, or `Bill`, `ChangeProposal`, `Closing`, `PasswordLink`,
-            `PolicyGrant`, `Run`.
+            `PolicyGrant`, `Run`, `RejectedRows`.
         action: What was done to it: `created`, `approved`.
         entity_id: What it was done to.
         name: Its code, name or e-mail address, as far as it has one; of a bill its account's id, of
@@ -435,7 +437,12 @@ def _of_runs(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
     step = member_text(JOB.c.parameters, literal("action"))
     month = member_text(JOB.c.parameters, literal("month"))
     is_step = JOB.c.kind == JobKind.CLOSING_STEP.value
-    name = case((is_step, step + " " + month), else_=JOB.c.kind)
+    is_backfill = JOB.c.kind == JobKind.BACKFILL.value
+    name = case(
+        (is_step, step + " " + month),
+        (is_backfill, JOB.c.kind + " " + member_text(JOB.c.parameters, literal("step"))),
+        else_=JOB.c.kind,
+    )
     query = _columns(JOB.c.created, JOB.c.author, "begun", (RUN_KIND, JOB.c.id), name)
     return query.where(
         JOB.c.org == reader.org_id,
@@ -443,6 +450,16 @@ def _of_runs(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
         JOB.c.author.is_not(None),
         JOB.c.author != SYSTEM,
     )
+
+
+def _of_acts(reader: Reader, wanted: AuditFilter) -> Select[Any] | None:
+    """Who cancelled runs, ran them again, or decided about rejected rows."""
+    table = ACT.c
+    query = _columns(
+        *(table.at, table.author, table.action, (table.kind, table.subject_id), table.name),
+        {"mark": table.id},
+    ).where(table.org == reader.org_id)
+    return query.where(table.kind.in_(wanted.kinds)) if wanted.kinds else query
 
 
 _SOURCES: Final[tuple[Callable[[Reader, AuditFilter], Select[Any] | None], ...]] = (
@@ -460,4 +477,5 @@ _SOURCES: Final[tuple[Callable[[Reader, AuditFilter], Select[Any] | None], ...]]
         ONE_TIME_TOKEN.c.used, literal("USER_") + ONE_TIME_TOKEN.c.subject_id, "used"
     ),
     _of_runs,
+    _of_acts,
 )

@@ -50,7 +50,7 @@ _CONNECT_SECONDS: Final = 2
 _ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _GONE_SECONDS: Final = 25
 # The newest revision in migrations/versions; a test compares the two.
-HEAD: Final = "0048"
+HEAD: Final = "0049"
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 # A wrong statement or value is our bug; everything else that a driver raises is the world's.

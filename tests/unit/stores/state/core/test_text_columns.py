@@ -30,6 +30,7 @@ for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
 # other columns of text are `UntrustedText` or `StorableText`; a new one is either, or is listed.
 OURS: Final = {
     "access_key": "id org service_user_id secret_sha256 status",
+    "act": "id org kind subject_id action author",
     "backfill": "org id status author",
     "balance_note": "id org paid currency_paid transaction_type_id entity_type",
     "balance_settlement": "balance_id org",
