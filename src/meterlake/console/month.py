@@ -264,7 +264,7 @@ async def show_month(visit: Visit) -> Response:
     waiting = []
     if is_first_page:
         to_approve = int(statuses["PENDING"]) - len(check.own)
-        waiting = await find_waiting(visit, month, closing, to_approve)
+        waiting = await find_waiting(visit, month, closing, to_approve, len(check.own))
     causes = causes_of(closing["open"], billed)
     return visit.page(
         "month.html",

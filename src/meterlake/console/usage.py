@@ -595,5 +595,11 @@ async def calculate_quantities(visit: Visit) -> Response:
 ROUTES: Final = (
     *page_routes(USAGE, show_usage, change_usage, "ConsoleUsage"),
     *page_routes(f"{USAGE}/number", explain_number, None, "ConsoleUsageNumber"),
-    *page_routes(f"{USAGE}/explain", explain_quantity, calculate_quantities, "ConsoleUsageExplain"),
+    *page_routes(
+        f"{USAGE}/explain",
+        explain_quantity,
+        calculate_quantities,
+        "ConsoleUsageExplain",
+        "ExplainQuantity",
+    ),
 )

@@ -23,7 +23,7 @@ class Waiting(NamedTuple):
 
 
 async def find_waiting(
-    visit: Visit, month: Month, closing: dict[str, Any], to_approve: int
+    visit: Visit, month: Month, closing: dict[str, Any], to_approve: int, for_others: int = 0
 ) -> list[Waiting]:
     """What waits for the person, as far as they may do something about it.
 
@@ -32,6 +32,7 @@ async def find_waiting(
         month: The last one that is over.
         closing: Of the month.
         to_approve: How many bills of the month they may approve.
+        for_others: How many more of them another person has to approve.
     """
     since = start_of_day(visit, (visit.today - _FAILED_DAYS).isoformat())
     staged, failed, proposed, approved = await asyncio.gather(
@@ -46,6 +47,8 @@ async def find_waiting(
         found.append(Waiting(f"{name} to review", "#closing"))
     if to_approve and visit.may("ApproveBills"):
         what = f"{counted(to_approve, 'bill')} of {name} to approve"
+        if for_others:
+            what += f", {counted(for_others, 'more needs', 'more need')} another person"
         found.append(Waiting(what, f"/console/bills/selection?month={month}&status=PENDING"))
     if staged:
         text = f"{counted(staged, 'staged backfill')} to apply or to drop"

@@ -16,6 +16,8 @@ from tests.people import allow, deny
 ACCESS = f"{CONSOLE}/access"
 ATTACK = '"><script>alert(1)</script>'
 
+READ_BILLS = "read and download bills with the usage behind their lines, revenue, and the open points of months"
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_passwords():
@@ -98,7 +100,7 @@ def test_a_person_gets_a_policy_and_loses_it(ada):
     policy = choose(ada, "ReadOnly")
 
     assert "You gave the policy." in ada.press("grant", policy=policy)
-    assert "May read bills" in ada.text
+    assert "May read and download bills" in ada.text
     assert (
         "May not calculate bills and make batches of statements approve, lock and send bills"
         in ada.text
@@ -220,7 +222,7 @@ def test_a_person_reads_what_they_may_do_and_leaves_everywhere(world):
     eve = world.strange_browser()
     eve.sign_in("eve@example.com")
     eve.go(f"{ACCESS}/me")
-    assert "May read bills and their jobs read customers" in eve.text
+    assert f"May {READ_BILLS} read customers" in eve.text
 
     eve.press("leave")
     eve.go(f"{CONSOLE}/bills")
@@ -245,7 +247,7 @@ def test_a_person_reads_what_they_may_do_and_leaves_everywhere(world):
         (
             [allow(), deny("config:retrieve", "config:bill/*")],
             {"invite people"},
-            {"read bills and their jobs"},
+            {READ_BILLS},
         ),
     ],
 )
@@ -261,5 +263,35 @@ def test_a_denial_and_a_single_thing_are_said():
     found = read_policy([allow(), deny("config:retrieve", "config:bill/item/b1")])
 
     assert found.sentences == ("May do anything with everything.", "May never read the bill b1.")
-    assert "read bills and their jobs" in found.partly
+    assert READ_BILLS in found.partly
+    assert found.missing[READ_BILLS] == "for some alone: read bill"
+    # A reader of bills: what the words leave out is named.
+    found = read_policy([allow("config:retrieve", "config:bill/*")])
+    assert found.missing[READ_BILLS] == "not: read jobs of bills, read jobs of statements"
     assert read_policy([]).may == ()
+
+
+def test_a_policy_is_read_before_it_is_saved(ada):
+    ada.go(f"{ACCESS}/policies/new")
+    assert "config:bill/*" in ada.text
+    typed = {
+        "name": "Bills alone",
+        "permissionPolicy.0.effect": "allow",
+        "permissionPolicy.0.action": ["config:retrieve"],
+        "permissionPolicy.0.resource": "config:bill/*",
+    }
+    ada.send({**ada.hidden(), **typed, "form.try": "1"})
+    assert ada.page.status_code == 200
+    assert f"{READ_BILLS} (not: read jobs of bills, read jobs of statements)" in ada.text
+    ada.go(f"{ACCESS}/policies")
+    assert "Bills alone" not in ada.text
+
+
+def test_who_reads_bills_alone_is_told_so_on_pages_of_prices_and_usage(world):
+    world.join("lee@example.com", allow("config:retrieve", "config:bill/*"))
+    lee = world.browser("lee@example.com")
+    for page in ("catalogue/raise-prices", "usage/explain"):
+        lee.go(f"{CONSOLE}/{page}")
+        assert lee.page.status_code == 403, page
+        assert "You may not" in lee.text
+        assert "No plans yet" not in lee.text

@@ -105,7 +105,7 @@ def test_single_things_and_denials_are_said_as_the_api_takes_them(statements, ex
 def test_read_only_downloads_answers_and_settles_no_rejected_rows():
     found = read_policy(statement_documents(READ_ONLY.permission_policy))
 
-    assert "ask questions about usage and bills, and download the answers" in found.may
+    assert "ask questions of their own about usage and bills, and download the answers" in found.may
     assert found.partly == ()
     assert "send measurements, and requeue, dismiss and take up rejected rows" in found.may_not
     assert "export measurements to destinations" in found.may_not

@@ -9,10 +9,10 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.access.policy_words import read_policy
+from meterlake.console.access.policy_words import ACTION_WORDS, RESOURCE_WORDS, read_policy
 from meterlake.console.bills.timeline import act_in_words
 from meterlake.console.shell.api import ApiRefusalError, rows_of
-from meterlake.console.shell.entity_forms import EntityPages
+from meterlake.console.shell.entity_forms import EntityPages, FormTrial
 from meterlake.console.shell.lists import Column, ListFilter, Listing, called_by, show_list
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.console.shell.people import full_name
@@ -113,12 +113,23 @@ async def _policy_holders(visit: Visit, id_: str) -> list[dict[str, Any]]:
     return found
 
 
+async def _read_form(_: Visit, document: Mapping[str, Any]) -> Any:
+    """What the statements of a form come to."""
+    return {"reading": read_policy(document.get("permissionPolicy", []))}
+
+
 POLICY_PAGES: Final = EntityPages(
     "permissionPolicies",
     POLICIES,
     "policy",
     obstacles=_policy_holders,
     intro="A policy allows or denies actions on kinds of things, such as config:bill/*.",
+    trial=FormTrial(
+        "GetMe",
+        "access/try_policy.html",
+        _read_form,
+        {"policy_actions": ACTION_WORDS, "policy_resources": RESOURCE_WORDS},
+    ),
 )
 GROUP_PAGES: Final = EntityPages("resourceGroups", f"{GROUPS}/{{type}}", "group")
 

@@ -4,8 +4,9 @@ Every permission that an operation of the API asks for belongs to one of the dee
 here is all that the API allows, and no more.
 """
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from meterlake.model.configuration.access import PermissionPolicy, PermissionStatement
@@ -17,6 +18,7 @@ from meterlake.model.configuration.permissions import (
     Pattern,
     Permissions,
 )
+from meterlake.model.resources import RESOURCES
 
 _READ: Final = "config:retrieve"
 _CREATE: Final = "config:create"
@@ -69,7 +71,10 @@ def _deed(words: str, **resources: tuple[str, ...]) -> Deed:
 
 
 DEEDS: Final = (
-    _deed("read bills and their jobs", read=("bill", "billjob", "statementjob")),
+    _deed(
+        "read and download bills with the usage behind their lines, revenue, and the open points of months",
+        read=("bill", "billjob", "statementjob"),
+    ),
     _deed(
         "calculate bills and make batches of statements",
         create=("billjob", "statementjob"),
@@ -89,7 +94,10 @@ DEEDS: Final = (
     _deed("propose changes and withdraw them", create=("changeproposal",)),
     _deed("approve, reject and apply proposed changes", update=("changeproposal",)),
     _deed("delete plans, prices and what else the catalogue has", delete=_CATALOGUE),
-    Deed("read what came in and what was rejected", (("measurements:retrieve", "measurements"),)),
+    Deed(
+        "read what came in and what was rejected, row by row",
+        (("measurements:retrieve", "measurements"),),
+    ),
     Deed(
         "send measurements, and requeue, dismiss and take up rejected rows",
         (("measurements:upload", "measurements"),),
@@ -109,7 +117,7 @@ DEEDS: Final = (
     _deed("stage backfills", create=("backfill",)),
     _deed("apply, drop and take back backfills", update=("backfill",)),
     Deed(
-        "ask questions about usage and bills, and download the answers",
+        "ask questions of their own about usage and bills, and download the answers",
         tuple(("analytics:query", each) for each in ("usage", "bill", "commitment")),
     ),
     _deed("read saved questions", read=("savedquery",)),
@@ -197,12 +205,14 @@ class PolicyReading:
         partly: What is allowed in part: for some things, or some of what the words say.
         may_not: What is not.
         sentences: The statements one by one.
+        missing: What of each thing that is allowed in part is not, or not for all, by its words.
     """
 
     may: tuple[str, ...]
     partly: tuple[str, ...]
     may_not: tuple[str, ...]
     sentences: tuple[str, ...]
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_policy(statements: Iterable[Mapping[str, Any]]) -> PolicyReading:
@@ -213,13 +223,60 @@ def read_policy(statements: Iterable[Mapping[str, Any]]) -> PolicyReading:
     policy = PermissionPolicy.from_wire({"name": "-", "permissionPolicy": documents})
     permissions = Permissions(policy.permission_policy)
     said: dict[Extent, list[str]] = {each: [] for each in Extent}
+    missing: dict[str, str] = {}
     for deed in DEEDS:
-        found = {permissions.extent(*each) for each in deed.needs}
-        said[found.pop() if len(found) == 1 else Extent.SOME].append(deed.words)
+        extents = {each: permissions.extent(*each) for each in deed.needs}
+        found = set(extents.values())
+        extent = found.pop() if len(found) == 1 else Extent.SOME
+        said[extent].append(deed.words)
+        if extent is Extent.SOME:
+            missing[deed.words] = _missing(extents)
     sentences = tuple(map(_sentence, policy.permission_policy))
     return PolicyReading(
-        tuple(said[Extent.ALL]), tuple(said[Extent.SOME]), tuple(said[Extent.NONE]), sentences
+        *(tuple(said[Extent.ALL]), tuple(said[Extent.SOME]), tuple(said[Extent.NONE])),
+        *(sentences, missing),
     )
+
+
+def _missing(extents: Mapping[tuple[str, str], Extent]) -> str:
+    """What of a deed is not allowed, or for some things alone, in words with the term beside."""
+    none, some = (
+        [
+            f"{_ACTIONS[action]} {type_in_words(type_)}"
+            for (action, type_), extent in extents.items()
+            if extent is wanted
+        ]
+        for wanted in (Extent.NONE, Extent.SOME)
+    )
+    told = [f"not: {', '.join(none)}"] if none else []
+    return "; ".join([*told, f"for some alone: {', '.join(some)}"] if some else told)
+
+
+_JOBS: Final = {
+    "billjob": "jobs of bills",
+    "statementjob": "jobs of statements",
+    "dataexport": "exports",
+    "run": "runs",
+    "usage": "usage",
+    "measurements": "measurements",
+    "auditlog": "the log of who did what",
+}
+_TYPES: Final = {
+    each.permission: re.sub(r"(?<!^)(?=[A-Z])", " ", each.name).lower() for each in RESOURCES
+}
+
+
+def type_in_words(name: str) -> str:
+    """What people call things of a type that policies name."""
+    return _JOBS.get(name) or _TYPES.get(name) or name
+
+
+# What a policy can name, with its words: actions, and types of resources.
+ACTION_WORDS: Final[Mapping[str, str]] = _ACTIONS
+RESOURCE_WORDS: Final[Mapping[str, str]] = {
+    f"{action.partition(':')[0]}:{type_}/*": type_in_words(type_)
+    for action, type_ in sorted(need for deed in DEEDS for need in deed.needs)
+}
 
 
 def _sentence(statement: PermissionStatement) -> str:

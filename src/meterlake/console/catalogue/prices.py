@@ -205,6 +205,11 @@ async def apply_prices(visit: Visit) -> Response:
 
 
 ROUTES: Final = (
-    Route(RAISE, page(show_prices), methods=["GET"], name="ConsoleRaisePrices"),
+    Route(
+        RAISE,
+        page(show_prices, needs="ProposePriceScale"),
+        methods=["GET"],
+        name="ConsoleRaisePrices",
+    ),
     Route(RAISE, page(apply_prices, show_prices), methods=["POST"], name="ConsoleApplyPrices"),
 )

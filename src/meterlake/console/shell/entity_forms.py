@@ -34,7 +34,7 @@ a line; nested entities are rows. Fields that a form leaves out stay as they are
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import product
 from typing import Any, Final
@@ -312,11 +312,13 @@ class FormTrial:
         template: What the form shows of it: fields whose names begin with `form.`, a button
             `form.try`, and `trial`, its answer, or None.
         ask: Tries a document.
+        told: What else the template shows, by its names.
     """
 
     operation: str
     template: str
     ask: Callable[[Visit, Mapping[str, Any]], Awaitable[Any]]
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 # The fields of a form for an entity, or for a new one, which has nothing yet.
@@ -474,7 +476,8 @@ class EntityPages:
             fields = await self._form_fields(visit, before)
             found = await trial.ask(visit, await read_document(visit, fields, before))
         month = (visit.today.replace(day=1) - _ONE_DAY).strftime("%Y-%m")
-        return {"trial_template": trial.template, "trial": found, "trial_month": month}
+        shown = {"trial_template": trial.template, "trial": found, "trial_month": month}
+        return {**trial.told, **shown}
 
     async def _update(self, visit: Visit) -> Response:
         if is_for_rows(visit):
