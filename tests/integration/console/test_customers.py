@@ -439,7 +439,14 @@ def test_a_bill_that_a_top_up_could_change_is_named_until_it_is_calculated(tmp_p
         run_bill_job(own.home.stores, eve.path.rpartition("/")[2])
         assert changed not in eve.go(bill)
         assert "68.50" in eve.text
+        # As in the document, what was paid ahead stands at the end, by its name.
+        titles = re.findall(r"<h3>([^<]*) <span", eve.page.text)
+        assert titles == ["Cloud", "Prepayments and commitments applied"]
         assert "Bills to calculate again" not in eve.go(place)
+        assert f'href="{bill}">Bill of <time' in eve.page.text
+        assert "Bill of Sep 1, 2026 to Sep 30, 2026" in eve.text
+        assert not eve.offers("delete")
+        assert "Delete the balance" not in eve.text
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ async def show_bill(visit: Visit) -> Response:
             TotaledSection(each.title, each.lines, subtotal(each.lines))
             for each in sections_of_lines(bill["lineItems"])
         ],
-        draws=[each for each in bill["lineItems"] if each["lineItemType"] in DRAWING_TYPES],
+        draws=any(each["lineItemType"] in DRAWING_TYPES for each in bill["lineItems"]),
         memos={each.id: each for each in memos},
         total=subtotal(bill["lineItems"]),
         acts=acts,

@@ -1,6 +1,6 @@
 """Pages that change a customer, and what a customer has: lists, forms, and what is done to one thing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
+from meterlake.console.bills.bills import search_of_ids
 from meterlake.console.customers.customer_forms import (
     CUSTOM,
     CustomerField,
@@ -341,7 +342,15 @@ async def show_thing(visit: Visit) -> Response:
         row=rows[0],
         name=rows[0].get("name") or name_of(found),
         choices=await load_choices(visit, fields, customer["id"]),
-        **{"ending": (), "replacing": (), "booking": (), "booked": None, "waiting": (), **extra},
+        **{
+            "ending": (),
+            "replacing": (),
+            "booking": (),
+            "booked": None,
+            "waiting": (),
+            "drawn_by": {},
+            **extra,
+        },
     )
 
 
@@ -352,12 +361,26 @@ async def _booked(visit: Visit, balance: Mapping[str, Any]) -> dict[str, Any]:
         pageSize=50,
         nextToken=visit.query("page"),
     )
+    booked = rows_of(answer)
+    bills = [str(each["entityId"]) for each in booked if each["entityType"] == "BILL"]
     return {
         "booking": _BOOKING if visit.may("PostBalanceTransaction") else (),
-        "booked": rows_of(answer),
+        "booked": booked,
+        "drawn_by": await _bills_by_id(visit, bills),
         "waiting": await _waiting_bills(visit, balance),
         "later": answer and answer.get("nextToken"),
     }
+
+
+async def _bills_by_id(visit: Visit, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Bills that draw from a balance, by their ids; those that are deleted are not among them."""
+    if not ids:
+        return {}
+    search = search_of_ids(sorted(set(ids)))
+    answer = await visit.api.find(
+        "/bills/search", searchQuery=search, excludeLineItems=True, pageSize=100
+    )
+    return {each["id"]: each for each in rows_of(answer)}
 
 
 async def _found(visit: Visit, thing: Thing) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _MEMOS: Final = {
 }
 _TITLES: Final = {
     SectionKind.OTHER: "Other charges",
-    SectionKind.CREDITS: "Commitments and balances applied",
+    SectionKind.CREDITS: "Prepayments and commitments applied",
     SectionKind.MEMOS: "Credits and adjustments",
 }
 _ORDER: Final = tuple(SectionKind)

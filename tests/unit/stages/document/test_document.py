@@ -244,7 +244,7 @@ def test_lines_stand_by_product_then_what_is_of_none_credits_and_memos():
         ("product", "Cloud", [1, 5], "8.00"),
         ("product", "Store", [2], "7.00"),
         ("other", "Other charges", [6], "2.00"),
-        ("credits", "Commitments and balances applied", [3], "-2.00"),
+        ("credits", "Prepayments and commitments applied", [3], "-2.00"),
         ("memos", "Credits and adjustments", [4], "1.00"),
     ]
     assert found["totals"] == {"charges": "18.00", "credits": "-2.00", "total": "16.00"}
