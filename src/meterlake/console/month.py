@@ -85,7 +85,9 @@ _MENDING: Final = {
     ),
     "UnpricedUsage": Mending(
         "No bill charges for this usage: give it a price, or put the customer on a plan that has one."
-        " At stake is what it would come to at the average price of this month's bills.",
+        " At stake is an estimate: what it would add to the customer's bill by the bands of the price"
+        " that the bill has already; else by the unit prices of the price that most usage of this month"
+        " has. Standing charges and minimums are not in it.",
         "Look at plans and prices",
         "ListProducts",
         "/console/catalogue",
@@ -277,6 +279,7 @@ async def show_month(visit: Visit) -> Response:
         with_buttons=with_buttons,
         growth=growth,
         statuses=statuses,
+        unnumbered=sum(int(each["unnumbered"]) for each in closing["totals"]),
         outdated=sum(sum(each["outdated"].values()) for each in closing["totals"]),
         # Only where it is another amount than the bills come to.
         revenue={
@@ -389,6 +392,7 @@ async def _approve(visit: Visit, month: Month) -> Response:
                 month=month,
                 points=len(closing["open"]),
                 causes=causes_of(closing["open"]),
+                unnumbered=sum(int(each["unnumbered"]) for each in closing["totals"]),
                 review=visit.field("review"),
                 left_open=names,
                 reason=reason,
@@ -431,10 +435,11 @@ async def month_file(visit: Visit) -> Response:
                 "startDate": (month.first + _ONE_DAY).isoformat(),
                 "endDate": (month.after + _ONE_DAY).isoformat(),
             }
-            body = {**days, "externalSystem": system.upper()}
+            approved = visit.query("bills") == "approved"
+            body = {**days, "externalSystem": system.upper(), "approvedOnly": approved}
             name = "xero" if system == "xero" else "bill-lines"
             found = await visit.api.fetch_made("/bills/download/csv", body)
-            return file_of(found, f"{name}_{month}.csv")
+            return file_of(found, f"{name}{'-approved' if approved else ''}_{month}.csv")
         case "pdf" | "zip" as format_:
             body = {"month": str(month), "format": format_}
             found = await visit.api.fetch_made("/bills/download/documents", body)

@@ -26,7 +26,7 @@ from meterlake.pipeline.ingest.expected_files import overdue_files
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.billing.bills.summaries import read_month_bills
 from meterlake.stores.state.billing.bills.totals import BillTotals
-from tests.bills import a_home_to_bill, price_egress, refuse_bills, subscribe, use
+from tests.bills import a_home_to_bill, aggregation, price_egress, refuse_bills, subscribe, use
 from tests.homes import HEADER, configure, csv_row
 from tests.late_bills import retract, revert
 from tests.sent_bills import top_up
@@ -150,8 +150,8 @@ def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, c
     assert run(["bill", "review", "--month", "2026-09"]) == 1
     capsys.readouterr()
     [found] = review_bills(home.organization, SEPTEMBER)
-    # Acme pays 42.50 for 42.5, bolt 100.00 for 200.
-    assert (found.amount, found.currency) == (Decimal("4.11"), "USD")
+    # Up to 100 units are 1 USD each, whatever the average of the bills is.
+    assert (found.amount, found.currency) == (Decimal("7.00"), "USD")
     command = found.command
     assert command.startswith("meterlake sql \"SELECT * FROM 'egress' WHERE account_id = '")
     before = stored(home)
@@ -162,6 +162,43 @@ def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, c
 
     settings(home, reviewUnpricedUsage=False)
     assert opened(home) == []
+
+
+def test_at_stake_is_what_a_plan_that_begins_earlier_adds_to_the_bill(home):
+    fixed = {"lowerLimit": 0, "fixedPrice": 45, "unitPrice": 0}
+    configure(
+        home.organization,
+        aggregations=[aggregation("peak", "MAX")],
+        pricings=[
+            {
+                "code": "peak",
+                "planId": "basic",
+                "aggregationId": "peak",
+                "startDate": "2026-01-01T00:00:00Z",
+                "cumulative": True,
+                "pricingBands": [fixed],
+            }
+        ],
+    )
+    for day, gb in (("05", 90), ("25", 40)):
+        row = csv_row(f"early-{day}", gb, "early", ts=f"2026-09-{day}T00:00:00Z")
+        home.ingest(f"{day}.csv", HEADER + row)
+    subscribe(home, "early", start="2026-09-19T00:00:00Z")
+    bill_months(home, 9)
+
+    def total():
+        with home.organization.reading() as reader:
+            return sum(each.total for each in read_month_bills(reader, str(SEPTEMBER)))
+
+    before, found = total(), review_bills(home.organization, SEPTEMBER)
+    at_stake = [each.amount for each in found if each.kind.value == "UnpricedUsage"]
+    subscribe(home, "early", start="2026-09-01T00:00:00Z")
+    bill_months(home, 9)
+
+    # 90 GB come to the 40 that are on the bill, and 100 cost something; 45 USD are fixed.
+    assert sorted(at_stake) == [0, 60]
+    # Besides, the plan has a standing charge for 18 more days.
+    assert total() - before == 60 + Decimal("18.60")
 
 
 @pytest.mark.long

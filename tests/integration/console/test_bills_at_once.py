@@ -188,7 +188,11 @@ def test_documents_of_chosen_bills_come_as_one_file(finance):
 def test_the_files_of_a_month_are_those_of_its_bills(finance):
     page = f"{CONSOLE}/months/{MONTH}"
     finance.go(page)
-    assert "Invoices for Xero (CSV)" in finance.text
+    assert "2 bills have no invoice number" in finance.text
+    assert "Invoices for Xero (CSV): all 2, pending ones too" in finance.text
+    assert "approved bill" not in finance.text
+    finance.go(f"{page}/files?as=xero&bills=approved")
+    assert finance.page.text.count("\n") == 1
     finance.go(f"{page}/files?as=xero")
     assert finance.page.text.startswith("*ContactName,EmailAddress")
     assert finance.page.text.count("\n") > 2

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from html import unescape
 
 import pytest
 from argon2 import PasswordHasher
@@ -128,8 +129,11 @@ def test_usage_before_a_plan_leads_to_the_day_on_which_the_plan_begins(tmp_path)
         ada.go(PAGE)
 
         assert "without a price: used before the plan began on 19 Sep 2026" in ada.text
-        assert re.search(r'/plans">Begin the plan earlier<', ada.page.text)
         assert "Attach a plan" not in ada.text
+        [link] = re.findall(r'href="([^"]*)">Begin the plan earlier<', ada.page.text)
+        ada.go(unescape(link))
+        assert "The form has Sep 1, 2026 as its first day" in ada.text
+        assert 'name="startDate" type="date" value="2026-09-01"' in ada.page.text
 
 
 def test_bills_that_are_out_of_date_are_open_points_until_they_are_calculated_again(tmp_path):

@@ -97,6 +97,7 @@ class ClosingTotalResponse(Value):
 
     `before` is what those of the month before come to. `outdated` counts the bills that would draw
     something else from balances or commitments if they were calculated again, by status.
+    `unnumbered` counts those without an invoice number that are not locked.
     """
 
     currency: Text
@@ -105,6 +106,7 @@ class ClosingTotalResponse(Value):
     before: Number
     statuses: dict[str, Integer]
     outdated: dict[str, Integer]
+    unnumbered: Integer
 
 
 class ClosingLeftResponse(Value):

@@ -146,6 +146,7 @@ def xero(
     *,
     month: Annotated[str, Parameter(name="--month")],
     to: OptionalPath = None,
+    approved_only: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
 ) -> int:
     """Write the bills of a month as the CSV file that Xero imports as sales invoices.
@@ -159,6 +160,7 @@ def xero(
     Args:
         month: The month of the last day of the bills, such as 2026-10.
         to: The file to write, ending in .csv; without it, the command prints the lines.
+        approved_only: Leave out bills that are not approved yet.
     """
     from meterlake.cli.shell.files import check_ending, check_target
     from meterlake.model.bills.requests import ExternalSystem
@@ -171,9 +173,11 @@ def xero(
         check_ending("--to", to, "csv")
     meant = Month.parse(month)
     with options.open() as organization, organization.reading() as reader:
-        lines = list(bill_lines(reader, ExternalSystem.XERO, bills_of_month(meant)))
+        filters = bills_of_month(meant, approved_only=approved_only)
+        lines = list(bill_lines(reader, ExternalSystem.XERO, filters))
     if len(lines) == 1:
-        raise NotFound("bills of", str(meant), "; make them first")
+        what, remedy = ("approved bills of", "approve") if approved_only else ("bills of", "make")
+        raise NotFound(what, str(meant), f"; {remedy} them first")
     if to is None:
         sys.stdout.writelines(lines)
         return 0

@@ -7,6 +7,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
+from starlette.routing import Route
 
 from meterlake.console.bills.bills import search_of_ids
 from meterlake.console.customers.customer_forms import (
@@ -26,10 +27,10 @@ from meterlake.console.customers.customer_things import (
     Thing,
 )
 from meterlake.console.shell.api import ApiRefusalError, rows_of
-from meterlake.console.shell.lists import NAMED, Column, Listing, show_list
-from meterlake.console.shell.page import Visit, day, locale_of, page_routes
+from meterlake.console.shell.lists import NAMED, Column, Listing, show_list, start_of_day
+from meterlake.console.shell.page import Visit, day, locale_of, page, page_routes
 from meterlake.model.errors import Invalid
-from meterlake.model.values.period import local_date
+from meterlake.model.values.period import Month, local_date
 from meterlake.model.values.plurals import counted
 
 _BEFORE: Final = "To take it back, type what stands under “What happened” of the customer."
@@ -334,11 +335,14 @@ async def show_thing(visit: Visit) -> Response:
             "replacing": _REPLACING if visit.may("ReplaceAccountPlan") else (),
         }
     fields = (*thing.fields, *extra.get("replacing", ()), *extra.get("booking", ()))
+    start = visit.query("start") if thing is PLANS else None
     return visit.page(
         "customers/thing.html",
         customer=customer,
         thing=thing,
         found=found,
+        start=start,
+        filled={**found, "startDate": start_of_day(visit, start)} if start else found,
         row=rows[0],
         name=rows[0].get("name") or name_of(found),
         choices=await load_choices(visit, fields, customer["id"]),
@@ -352,6 +356,20 @@ async def show_thing(visit: Visit) -> Response:
             **extra,
         },
     )
+
+
+async def begin_earlier(visit: Visit) -> Response:
+    """Lead on to the plan that begins within a month, with the month's first day filled in."""
+    id_, month = visit.request.path_params["id"], Month.parse(visit.query("month") or "")
+    plans = await visit.api.every(PLANS.path, account=id_, includeall=True)
+    zone = ZoneInfo(visit.session.zone)
+    begun = [
+        (local_date(datetime.fromisoformat(each["startDate"]), zone), each["id"]) for each in plans
+    ]
+    first = min((each for each in begun if month.first < each[0] < month.after), default=None)
+    if first is None:
+        return visit.go(PLANS.place(id_), f"No plan of the customer begins within {month}.")
+    return visit.go(f"{PLANS.place(id_)}/{first[1]}?start={month.first}#edit")
 
 
 async def _booked(visit: Visit, balance: Mapping[str, Any]) -> dict[str, Any]:
@@ -491,6 +509,12 @@ ROUTES: Final = (
     *page_routes(f"{_CUSTOMER}/children", list_children, None, "ConsoleChildren"),
     *page_routes(
         f"{_CUSTOMER}/children/attach", attach_child, make_child, "ConsoleChildAttach", "PutAccount"
+    ),
+    Route(
+        f"{_CUSTOMER}/plans/earlier",
+        page(begin_earlier),
+        methods=["GET"],
+        name="ConsoleBeginEarlier",
     ),
     *page_routes(f"{_CUSTOMER}/{{kind}}", list_things, None, "ConsoleThings"),
     *page_routes(f"{_CUSTOMER}/{{kind}}/new", new_thing, make_thing, "ConsoleThingNew"),

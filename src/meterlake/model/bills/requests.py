@@ -72,10 +72,15 @@ class ExternalSystem(StrEnum):
 
 
 class DownloadCsvRequest(Value):
-    """Which bills a file has: by bill date, or by the date of their invoices; ends are exclusive."""
+    """Which bills a file has: by bill date, or by the date of their invoices; ends are exclusive.
+
+    Attributes:
+        approved_only: Whether pending bills are left out.
+    """
 
     start_date: _Moment | None = None
     end_date: _Moment | None = None
     external_invoice_date_start: _Moment | None = None
     external_invoice_date_end: _Moment | None = None
     external_system: ExternalSystem = ExternalSystem.STANDARD
+    approved_only: Flag = False

@@ -115,8 +115,8 @@ class ReviewFinding:
         detail: What is wrong with it, in words.
         command: The command that shows more.
         bill_id: The bill that it is about, if there is one.
-        amount: How much money it is about, where that is known; of usage without a price what it
-            would come to at the average price of the month's bills.
+        amount: How much money it is about, where that is known; of usage without a price an
+            estimate: what it would add to the customer's bill, without standing charges and minimums.
         currency: Of the amount.
         count: How many it is about, where it is about several, such as rejected rows.
     """

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final
 
 from meterlake.model.bills.bill_name import bill_reference
-from meterlake.model.bills.requests import DownloadCsvRequest, ExternalSystem
+from meterlake.model.bills.requests import BillStatus, DownloadCsvRequest, ExternalSystem
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.values.period import Month, format_instant
@@ -53,9 +53,13 @@ def bill_lines(reader: Reader, system: ExternalSystem, filters: BillFilters) -> 
     yield from csv_lines(chain((csv_header(system),), _rows(reader, system, filters)))
 
 
-def bills_of_month(month: Month) -> BillFilters:
+def bills_of_month(month: Month, *, approved_only: bool = False) -> BillFilters:
     """The bills whose last day is in a month: a bill's date is the day after it."""
-    return BillFilters(date_from=month.first + _ONE_DAY, date_before=month.after + _ONE_DAY)
+    return BillFilters(
+        date_from=month.first + _ONE_DAY,
+        date_before=month.after + _ONE_DAY,
+        status=BillStatus.APPROVED if approved_only else None,
+    )
 
 
 def _rows(reader: Reader, system: ExternalSystem, filters: BillFilters) -> Iterator[list[str]]:
@@ -89,6 +93,7 @@ def filters_of(request: DownloadCsvRequest) -> BillFilters:
         Required: A date is missing.
         Invalid: The dates are of both kinds, in the wrong order, or too many days apart.
     """
+    status = BillStatus.APPROVED if request.approved_only else None
     dates = (request.start_date, request.end_date)
     invoiced = (request.external_invoice_date_start, request.external_invoice_date_end)
     if any(invoiced):
@@ -98,9 +103,9 @@ def filters_of(request: DownloadCsvRequest) -> BillFilters:
             raise Invalid(name, format_instant(next(filter(None, dates))), rule)
         names = ("externalInvoiceDateStart", "externalInvoiceDateEnd")
         start, end = _days(names, invoiced)
-        return BillFilters(invoiced_from=start, invoiced_before=end)
+        return BillFilters(invoiced_from=start, invoiced_before=end, status=status)
     start, end = _days(("startDate", "endDate"), dates)
-    return BillFilters(date_from=start, date_before=end)
+    return BillFilters(date_from=start, date_before=end, status=status)
 
 
 def _days(

@@ -18,7 +18,7 @@ from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict
-from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
+from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month, format_instant, local_date, zone
 from meterlake.model.values.plurals import counted
 from meterlake.model.values.sql import quote
@@ -31,14 +31,15 @@ from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.shown_bills import Approval, newest_job_of_month
 from meterlake.pipeline.closing.close_month import Closing, ClosingStep
 from meterlake.pipeline.closing.outdated_bills import CalculatedTotals, find_outdated
+from meterlake.pipeline.closing.unpriced_estimates import UnpricedEstimates
 from meterlake.pipeline.ingest.expected_files import missing_files, overdue_files
 from meterlake.stages.bill import BillSelection, selections_of
-from meterlake.stages.bill.pricing.currencies import Currencies
+from meterlake.stages.bill.pricing.currencies import Amount, Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Organization
 from meterlake.stores.lake.rejected import OpenRows, count_open
 from meterlake.stores.state.billing.bills.summaries import read_month_bills
-from meterlake.stores.state.billing.bills.totals import PaidUnits, paid_units, read_bill_totals
+from meterlake.stores.state.billing.bills.totals import read_bill_totals
 from meterlake.stores.state.billing.calculations.pins import last_transaction
 from meterlake.stores.state.core.account_names import by_id, count_accounts
 
@@ -255,8 +256,7 @@ class _BillReview:
             return
         with self.organization.reading() as reader:
             views = {each.meter.id: each.name for each in measured_meters(reader.all(Meter))}
-            ids = {each.aggregation_id for each in open_ if each.aggregation_id}
-            paid = paid_units(reader, str(self.month), ids)
+            estimates = UnpricedEstimates.read(reader, str(self.month), open_)
         for each in open_:
             view = views.get(each.meter_id, each.meter_code)
             what = ".".join(filter(None, (each.meter_code, each.aggregation_code)))
@@ -266,18 +266,11 @@ class _BillReview:
                 detail=f"{counted(each.measurements, 'measurement')} of {what} without a price: {each.why}",
                 command=_measurements_of(each, view),
             )
-            usual = paid.get(each.aggregation_id or "")
-            yield finding if usual is None else self._estimate(finding, each, usual)
-
-    def _estimate(self, finding: ReviewFinding, usage: Unpriced, paid: PaidUnits) -> ReviewFinding:
-        """The finding with what the usage would come to at the average price of the month's bills."""
-        if usage.units is None:
-            return finding
-        with exact():
-            amount = paid.amount * usage.units
-        places, _ = self.currencies.rounding(paid.currency)
-        estimate = round_amount(divide(amount, paid.units), places, RoundingMode.HALF_UP)
-        return replace(finding, amount=estimate, currency=paid.currency)
+            estimate = estimates.of(each)
+            if estimate is not None:
+                rounded = self.currencies.round(Amount(estimate.amount), estimate.currency)
+                finding = replace(finding, amount=rounded, currency=estimate.currency)
+            yield finding
 
     # ---- billing once more ----------------------------------------------------------------------
 

@@ -202,6 +202,7 @@ def _totals(organization: Organization, month: Month) -> list[Document]:
                 "total": now.total,
                 "before": earlier[currency].total if currency in earlier else ZERO,
                 "statuses": {name: count for name, count in statuses.items() if count},
+                "unnumbered": now.unnumbered,
                 "outdated": {name: count for name, count in outdated.items() if count},
             }
         )

@@ -58,6 +58,7 @@ class MonthTotal(NamedTuple):
         locked: how many of the approved ones are locked.
         outdated: How many pending ones would draw something else if they were calculated again.
         outdated_approved: How many approved ones would, of those that are not locked.
+        unnumbered: How many have no invoice number, of those that are not locked.
     """
 
     month: str
@@ -69,11 +70,12 @@ class MonthTotal(NamedTuple):
     locked: int = 0
     outdated: int = 0
     outdated_approved: int = 0
+    unnumbered: int = 0
 
 
 def read_month_totals(reader: Reader, month: str | None = None) -> list[MonthTotal]:
     """The totals of a month, or of all, the newest first, by currency."""
-    columns = ("period", "currency", "status", "total", "locked", "outdated_by")
+    columns = ("period", "currency", "status", "total", "locked", "outdated_by", "invoice_number")
     query = select(*(BILL.c[name] for name in columns)).where(BILL.c.org == reader.org_id)
     if month is not None:
         query = query.where(BILL.c.period == month)
@@ -93,6 +95,7 @@ def read_month_totals(reader: Reader, month: str | None = None) -> list[MonthTot
                 own.locked + bool(row.locked),
                 own.outdated + (is_outdated and not is_approved),
                 own.outdated_approved + (is_outdated and is_approved),
+                own.unnumbered + (row.invoice_number is None and not row.locked),
             )
     by_currency = sorted(found.values(), key=lambda each: each.currency)
     return sorted(by_currency, key=lambda each: each.month, reverse=True)
@@ -186,42 +189,38 @@ def billed_product_names(reader: Reader) -> list[tuple[str, str | None]]:
     return sorted(found, key=lambda each: (each[0], each[1] or ""))
 
 
-class PaidUnits(NamedTuple):
-    """What all lines of an aggregation in one currency come to, and for how many units."""
+class PricedUnits(NamedTuple):
+    """The units of an aggregation that lines of an account have at one price.
 
+    Attributes:
+        currency: That of the price.
+    """
+
+    aggregation_id: str
+    account_id: str
+    pricing_id: str
     currency: str
-    amount: Decimal
     units: Decimal
 
 
-def paid_units(
-    reader: Reader, month: str, aggregation_ids: Collection[str]
-) -> dict[str, PaidUnits]:
-    """What the bills of a month pay for the usage of aggregations, in the currency with most units."""
+def priced_units(reader: Reader, month: str, aggregation_ids: Collection[str]) -> list[PricedUnits]:
+    """What the bills of a month have of the usage of aggregations, by account and price."""
     if not aggregation_ids:
-        return {}
+        return []
     aggregation = member_text(BILL_LINE.c.body, literal("aggregationId"))
-    query = select(BILL_LINE.c.body, BILL.c.currency).join_from(BILL_LINE, BILL)
+    query = select(BILL_LINE.c.body, BILL.c.account_id).join_from(BILL_LINE, BILL)
     query = query.where(
         BILL.c.org == reader.org_id,
         BILL.c.period == month,
         aggregation.in_(list(aggregation_ids)),
     )
-    sums: dict[tuple[str, str], PaidUnits] = {}
+    sums: dict[tuple[str, str, str, str], Decimal] = defaultdict(Decimal)
     with exact():
         for row in reader.connection.execute(query):
             line = wire.loads(row.body)
-            if line["lineItemType"] != LineItemType.USAGE or line.get("units") is None:
-                continue
-            key = (line["aggregationId"], row.currency)
-            before = sums.get(key, PaidUnits(row.currency, ZERO, ZERO))
-            sums[key] = PaidUnits(
-                row.currency,
-                before.amount + Decimal(line["convertedSubtotal"]),
-                before.units + Decimal(line["units"]),
-            )
-    found: dict[str, PaidUnits] = {}
-    for (id_, _), paid in sorted(sums.items(), key=lambda each: each[1].units):
-        if paid.units > 0:
-            found[id_] = paid
-    return found
+            pricing_id, units = line.get("pricingId"), line.get("units")
+            if line["lineItemType"] == LineItemType.USAGE and pricing_id and units is not None:
+                account_id = line.get("childAccountId") or row.account_id
+                key = line["aggregationId"], account_id, pricing_id, line["currency"]
+                sums[key] += Decimal(units)
+    return [PricedUnits(*key, units) for key, units in sorted(sums.items())]
