@@ -43,9 +43,11 @@ async def find_waiting(
     )
     name = month_name(month)
     found = []
-    if closing.get("review") and visit.may("ApproveClosing"):
+    # What the worker does now waits for nobody.
+    is_free = not closing.get("pending")
+    if is_free and closing.get("review") and visit.may("ApproveClosing"):
         found.append(Waiting(f"{name} to review", "#closing"))
-    if to_approve and visit.may("ApproveBills"):
+    if is_free and to_approve and visit.may("ApproveBills"):
         what = f"{counted(to_approve, 'bill')} of {name} to approve"
         if for_others:
             what += f", {counted(for_others, 'more needs', 'more need')} another person"

@@ -79,10 +79,25 @@ def test_the_first_page_says_what_waits_for_the_person(ada, world):
     [[source]] = world.home.query("SELECT identity FROM lake.source ORDER BY ALL LIMIT 1")
     wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
     backfill.start(world.home.organization, backfill.Order(wanted, "ann", "b"))
+    ada.go(CONSOLE)
+    ada.press("review")
+    # What the worker does waits for nobody.
+    assert "The worker carries out: Review" in ada.text
+    assert "to approve" not in ada.text.partition("What waits for you")[2].partition("Bills")[0]
+    list(
+        run_round(
+            CLOSING_STEPS,
+            Executor(world.home.stores.settings),
+            world.home.organization,
+            lambda: False,
+        )
+    )
 
     ada.go(CONSOLE)
 
-    assert re.search(r"What waits for you 2 bills of \w+ \d{4} to approve", ada.text)
+    assert re.search(
+        r"What waits for you \w+ \d{4} to review 2 bills of \w+ \d{4} to approve", ada.text
+    )
     assert "1 staged backfill to apply or to drop" in ada.text
     ada.go(PAGE)
     assert "What waits for you" not in ada.text
@@ -178,6 +193,9 @@ def test_a_closing_is_a_checklist_that_keeps_its_rounds(ada, world):
     go_on(ada, world, "review")
     assert "6 of 12 steps are done" in ada.text
     assert "Bring in usage Done Ada Lovelace," in ada.text
+    # Each number says what it counts.
+    assert re.search(r"Wait for files Done [^/]*? no files are expected", ada.text)
+    assert "One quantity for each customer and each thing that is counted" in ada.text
     assert "Review and approve Next" in ada.text
     assert "Next is a person who may approve bills." in ada.text
     [points] = re.findall(r"(\d+ points?) (?:is|are) open: look at", ada.text)
@@ -201,6 +219,8 @@ def test_a_closing_is_a_checklist_that_keeps_its_rounds(ada, world):
     ada.go(PAGE)
     assert "Bills changed since they were approved: 1 is pending." in ada.text
 
+    assert "1 approved bill becomes pending again, but for those that other" in ada.text
+    assert "No bill is locked." in ada.text
     ada.press("reopen", reason="a file was forgotten")
     assert "You opened the month again. 2 bills are pending now." in ada.text
     ada.go(PAGE)
@@ -234,7 +254,7 @@ def test_a_month_is_closed_but_for_bills_that_the_person_names(tmp_path):
         )
         closed = ada.go(PAGE)
 
-    assert "1 bills approved 1 left open" in closed
+    assert "1 bill approved 1 left open" in closed
     assert re.search(r"Left open 1 [\d.]+ USD at stake The month was approved without", closed)
     assert "bolt the month was approved without it: in <doubt>" in closed
     assert "Bills changed since" not in closed

@@ -176,8 +176,9 @@ def xero(
         filters = bills_of_month(meant, approved_only=approved_only)
         lines = list(bill_lines(reader, ExternalSystem.XERO, filters))
     if len(lines) == 1:
-        what, remedy = ("approved bills of", "approve") if approved_only else ("bills of", "make")
-        raise NotFound(what, str(meant), f"; {remedy} them first")
+        if approved_only:
+            raise NotFound("approved bills of", str(meant), "; approve them first")
+        raise NotFound("bills of", str(meant), "; make them first")
     if to is None:
         sys.stdout.writelines(lines)
         return 0
