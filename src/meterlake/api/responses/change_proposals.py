@@ -62,6 +62,8 @@ class ChangeProposalResponse(Value):
     created_by_name: Text | None = None
     dt_created: Instant
     entities: Integer
+    price_count: Integer
+    other_count: Integer
     acts: tuple[ProposalActResponse, ...]
 
 

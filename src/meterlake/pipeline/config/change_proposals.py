@@ -51,6 +51,7 @@ from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 Answer = dict[str, Any]
 # Who gives a command and no name is nobody in particular.
 _UNNAMED: Final = "cli"
+_PRICES: Final = ("pricings", "counterPricings")
 _NEEDED: Final = {
     ChangeAction.CREATED: "config:create",
     ChangeAction.UPDATED: "config:update",
@@ -467,6 +468,9 @@ def _document(proposal: ChangeProposal) -> Answer:
         "createdBy": proposal.author,
         "dtCreated": proposal.created,
         "entities": len(proposal.changes),
+        # A price that ends and the one that follows are two entities, and one price to look at.
+        "priceCount": len(proposal.prices),
+        "otherCount": sum(each["kind"] not in _PRICES for each in proposal.changes),
         "acts": [
             {
                 "status": each.status.value,

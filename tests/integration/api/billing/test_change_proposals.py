@@ -108,6 +108,9 @@ def test_an_approved_proposal_is_applied_and_says_who_did_what(http):
         found = send(http, "GET", f"?status=APPLIED&entityId={each['id']}")["data"]
         assert [proposal["id"] for proposal in found] == [made["id"]]
     assert send(http, "GET", f"?entityId={made['id']}")["data"] == []
+    # The price that ends and the one that follows are one price.
+    counts = [listed[0][name] for name in ("entities", "priceCount", "otherCount")]
+    assert counts == [2, 1, 0]
 
 
 @pytest.mark.sees("GetChangeProposalEffect")
