@@ -32,6 +32,8 @@ ALLOWED = (
     *("meterlake.model.values.log_lines", "meterlake.stages.bill.pricing.currencies"),
     # The password of the server, which every process of a flow has to have.
     "meterlake.stores.prefect_access",
+    # How a process says which flow run it works for.
+    "meterlake.stores.state.jobs.flow_run",
     # What carries organizations has the same names as on the command line, and is reached alike.
     *("meterlake.model.work.jobs", "meterlake.stores.fan_out.dask_cluster"),
 )
