@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.values.money import ZERO, exact
-from meterlake.pipeline.billing.margins import Conversion, Cost, find_margins
+from meterlake.pipeline.billing.margins import Cost, ReportingCurrency, find_margins
 from meterlake.pipeline.billing.revenue import RevenueGroup
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stores.state.billing.bills.revenue import RevenueKey, RevenueSum
@@ -43,7 +43,7 @@ def summed(pairs):
 
 @given(COSTS, SUMS, GROUPS)
 def test_rows_are_revenue_less_costs_and_come_to_all_of_both(costs, sums, by):
-    found = find_margins(costs, sums, PARENTS, by, Conversion(Currencies({}, {}), None))
+    found = find_margins(costs, sums, PARENTS, by, ReportingCurrency(Currencies({}, {}), None))
 
     for each in (*found.rows, *found.totals()):
         with exact():
@@ -76,7 +76,7 @@ def test_a_child_counts_for_its_parent_and_a_rate_makes_costs_comparable():
     rates = Currencies({}, {("EUR", "USD"): Decimal("1.25"), ("USD", "USD"): Decimal(1)})
 
     def rows(by, reporting):
-        found = find_margins(costs, sums, PARENTS, by, Conversion(rates, reporting))
+        found = find_margins(costs, sums, PARENTS, by, ReportingCurrency(rates, reporting))
         assert found.unbilled == {("nobody", "USD"): Decimal(7)}
         return {
             (each.id, each.currency): (each.revenue, each.cost, each.margin) for each in found.rows

@@ -139,7 +139,7 @@ def margins(
         billed = {each.key.account_id for each in sums}
         spending = {account for each in costs for account in each.accounts} - billed
         parents = account_names.parents(reader, spending)
-    found = find_margins(costs, sums, parents, by, Conversion(currencies, reporting))
+    found = find_margins(costs, sums, parents, by, ReportingCurrency(currencies, reporting))
     shown = found.rows[start : start + page.size]
     unbilled = sorted(found.unbilled.items(), key=lambda each: (each[0][1], -each[1], each[0][0]))
     names = _Names.read(
@@ -181,7 +181,7 @@ def _row(each: Margin) -> Document:
     return {name: value for name, value in shown.items() if value is not None}
 
 
-class Conversion(NamedTuple):
+class ReportingCurrency(NamedTuple):
     """How amounts become those of the reporting currency; without one they stay as they are."""
 
     currencies: Currencies
@@ -207,7 +207,7 @@ def find_margins(
     sums: Iterable[RevenueSum],
     parents: Mapping[str, str],
     by: RevenueGroup,
-    conversion: Conversion,
+    conversion: ReportingCurrency,
 ) -> Margins:
     """The rows of a month.
 
@@ -248,7 +248,7 @@ def find_margins(
 
 
 def _earn(
-    sums: Iterable[RevenueSum], by: RevenueGroup, conversion: Conversion
+    sums: Iterable[RevenueSum], by: RevenueGroup, conversion: ReportingCurrency
 ) -> tuple[dict[tuple[str | None, str], Margin], dict[str, set[str]]]:
     """Rows with their revenue, and what the bills of each customer are in."""
     earned: dict[tuple[str | None, str], Decimal] = defaultdict(lambda: ZERO)
