@@ -189,7 +189,9 @@ def test_every_act_on_a_bill_stays_in_the_log_with_its_month_amount_and_reason(t
         (eve, "deleted"),
     ]
     assert {each[1] for each in said} == {"2026-09"}
-    assert [each["reason"] for each in found if "reason" in each] == ["Outage", "Outage"]
+    assert [each["reason"] for each in found if "reason" in each] == [
+        "Outage, about line 1, Sent"
+    ] * 2
 
 
 def test_a_calculation_is_in_the_log_with_what_the_bill_came_to_by_it(tmp_path):

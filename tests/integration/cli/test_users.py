@@ -142,7 +142,9 @@ def test_users_are_listed_signed_out_and_their_deeds_shown(home, capsys):
 
     assert (listed["email"], listed["policies"]) == ("ada@acme.example", ["policy"])
     assert [(each["by"], each["action"], each["kind"], each["name"]) for each in done] == [
-        ("ada@acme.example", "created", "products", "disk")
+        ("ada@acme.example", "created", "products", "disk"),
+        # What an invitation brings is granted by who followed it.
+        ("ada@acme.example", "granted", "policyGrants", "ada@acme.example"),
     ]
     assert ended["ended"] == 1
     assert lines(home, capsys, "sign-out", "ada@acme.example")[0]["ended"] == 0

@@ -65,6 +65,7 @@ AUTOMATIC_WORK: Final = (
     AutomaticWork("scheduled-events", "every 5 s", "write events that fall due"),
     AutomaticWork("deliveries", "every 0.25 s", "send to other systems"),
     AutomaticWork("bill-documents", "every 1 s", "write documents of many bills"),
+    AutomaticWork("quantities", "every 1 s", "calculate quantities that wait"),
     AutomaticWork("bill-letters", "every 1 s", "send bills by e-mail"),
     AutomaticWork("letters", "every 5 s", "send e-mails"),
     AutomaticWork("alerts", "every 60 s", "look for alerts; tidy up"),
