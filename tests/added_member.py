@@ -28,7 +28,7 @@ DAYS: Final = {"startDate": "2026-03-01T00:00:00Z", "endDate": "2026-04-01T00:00
 
 def add_row() -> None:
     """Put the row into the table, before anything has read it."""
-    assert "meterlake.model.bills.members" not in sys.modules
+    assert "meterlake.model.bills.response" not in sys.modules
     row = BillMember(NAME, Text, EVERYWHERE, MEANING, focus="x_CostCentre")
     bill_members.LINE_MEMBERS = (*bill_members.LINE_MEMBERS, row)
 

@@ -24,8 +24,8 @@ from meterlake.model.bills.bill import (
     ProductName,
 )
 from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType
-from meterlake.model.bills.members import BillLineItem, BillResponse
 from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.response import BillLineItem, BillResponse
 from meterlake.model.catalog.catalog import Product
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType

@@ -43,7 +43,6 @@ from meterlake.model.bills.document import AppendixDetail, DocumentFormat
 from meterlake.model.bills.explanation import ROWS_SHOWN_MAX
 from meterlake.model.bills.jobs import BillJobRecalculateRequest, BillJobRequest
 from meterlake.model.bills.late_usage import LateUsageStatus
-from meterlake.model.bills.members import BillResponse
 from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.model.bills.requests import (
     ApproveBillsRequest,
@@ -54,6 +53,7 @@ from meterlake.model.bills.requests import (
     SendBillRequest,
     UpdateBillStatusRequest,
 )
+from meterlake.model.bills.response import BillResponse
 from meterlake.model.bills.statements import StatementJobRequest, StatementsBatchJobRequest
 from meterlake.model.catalog.lookups import (
     LookupTableDataArchivedRequest,

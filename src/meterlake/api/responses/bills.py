@@ -11,8 +11,9 @@ from meterlake.model.bills.differences import CauseKind
 from meterlake.model.bills.document import BundleFormat
 from meterlake.model.bills.explanation import DerivationRule
 from meterlake.model.bills.jobs import BillJobBillingFrequency, BillJobType, BillRelation
-from meterlake.model.bills.members import LINE_MEMBERS, ShownIn, response_fields
+from meterlake.model.bills.members import LINE_MEMBERS, ShownIn
 from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.response import response_fields
 from meterlake.model.bills.statements import StatementJobFilters, StatementStatus
 from meterlake.model.bills.verification import DifferenceSubject
 from meterlake.model.configuration.organization import CurrencyConversion

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
-from pydantic import Field, create_model
 from pydantic.alias_generators import to_snake
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.catalog.plans import BillingFrequency
 from meterlake.model.configuration.organization import CurrencyConversion
-from meterlake.model.values.entity import Envelope, Value
+from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
 
 
@@ -363,32 +362,3 @@ def members_in(members: Iterable[BillMember], where: ShownIn, *starts: str) -> S
             block = blocks[each.name] = []
         block.append(each)
     return [each for start in starts for each in blocks[start]]
-
-
-def response_fields(members: Iterable[BillMember], where: ShownIn) -> dict[str, Any]:
-    """The fields of an answer, by the names of its attributes.
-
-    A line that its bill shows has those that every line has; elsewhere, each may be absent.
-    """
-    found: dict[str, Any] = {}
-    for each in members:
-        if where in each.shown and each.required and where is ShownIn.BILL:
-            found[to_snake(each.name)] = each.type, Field(alias=each.name)
-        elif where in each.shown:
-            found[to_snake(each.name)] = each.type | None, Field(default=None, alias=each.name)
-    return found
-
-
-BillLineItem = create_model(
-    "BillLineItem",
-    __base__=Value,
-    __doc__="A line as its bill shows it.",
-    **response_fields(LINE_MEMBERS, ShownIn.BILL),
-)
-BillResponse = create_model(
-    "BillResponse",
-    __base__=Envelope,
-    __doc__="A bill with its lines.",
-    line_items=(tuple[BillLineItem, ...] | None, None),
-    **response_fields(BILL_MEMBERS, ShownIn.BILL),
-)

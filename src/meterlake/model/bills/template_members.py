@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 
-from meterlake.model.bills.members import BillResponse
+from meterlake.model.bills.response import BillResponse
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid

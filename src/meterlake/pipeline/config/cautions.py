@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, get_args
 
-from meterlake.model.bills.members import BillResponse
+from meterlake.model.bills.response import BillResponse
 from meterlake.model.calculation import InvalidCalculation, parse
 from meterlake.model.catalog.plans import PlanGroup, PlanTemplate
 from meterlake.model.configuration.integrations import IntegrationConfig

@@ -10,7 +10,7 @@ import m3ter
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.bills.members import BillResponse
+from meterlake.model.bills.response import BillResponse
 from meterlake.model.catalog.plans import PlanTemplate
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values import wire
