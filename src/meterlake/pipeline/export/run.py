@@ -66,7 +66,7 @@ from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.tables import has_snapshot
 from meterlake.stores.objects.base import Altered
 from meterlake.stores.state import Job, JobStatus, Transaction
-from meterlake.stores.state.acts import Action
+from meterlake.stores.state.acts import ActAction
 from meterlake.stores.state.jobs import AGAIN, is_known, submit
 
 AUTHOR: Final = "exports"
@@ -272,7 +272,7 @@ def retry_export(organization: Organization, id: str, author: str | None = None)
         _expect_snapshot(organization.stores, job)
     found = organization.state.jobs.retry(organization.id, id, KIND)
     if author is not None:
-        note_run_act(organization, author, job, Action.RUN_AGAIN)
+        note_run_act(organization, author, job, ActAction.RUN_AGAIN)
     return found
 
 

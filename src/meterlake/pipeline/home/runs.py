@@ -39,7 +39,7 @@ from meterlake.pipeline.jobs.run_job import cancel_job, note_run_act
 from meterlake.pipeline.statements.jobs import STATEMENT_JOBS
 from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.acts import Action, PastAct, acts_on
+from meterlake.stores.state.acts import ActAction, PastAct, acts_on
 from meterlake.stores.state.billing.bills.named import bills_with_ids
 from meterlake.stores.state.billing.statements.jobs import submit_statement
 from meterlake.stores.state.core.pages import Page
@@ -257,7 +257,7 @@ def retry_run(organization: Organization, author: str, id: str) -> Document:
             " begin another one, or wait until it has ended"
         )
     again = kind.retry(organization, author, job)
-    note_run_act(organization, author, job, Action.RUN_AGAIN)
+    note_run_act(organization, author, job, ActAction.RUN_AGAIN)
     return get_run(organization, again)
 
 

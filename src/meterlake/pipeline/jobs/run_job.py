@@ -18,7 +18,7 @@ from meterlake.pipeline.jobs.fair_turns import Stop
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, JobStatus, Transaction
-from meterlake.stores.state.acts import Act, Action, ActKind, record_act
+from meterlake.stores.state.acts import Act, ActAction, ActKind, record_act
 from meterlake.stores.state.jobs import finish_job, read_job
 
 T = TypeVar("T")
@@ -273,7 +273,7 @@ def _work_on(
             raise
 
 
-def note_run_act(organization: Organization, author: str, job: Job, action: Action) -> None:
+def note_run_act(organization: Organization, author: str, job: Job, action: ActAction) -> None:
     """Keep who cancelled a job, or ran it again."""
     with organization.transaction(author) as transaction:
         record_act(transaction, Act(ActKind.RUN, job.id, job.kind, action))
@@ -297,7 +297,7 @@ def cancel_job(
     before = organization.state.jobs.find(organization.id, id, spec.kind)
     job = organization.state.jobs.cancel(organization.id, id, spec.kind, running=spec.stops)
     if author is not None:
-        note_run_act(organization, author, job, Action.CANCELLED)
+        note_run_act(organization, author, job, ActAction.CANCELLED)
     if job.status is JobStatus.CANCELLED:
         with organization.transaction(job.author or SYSTEM) as transaction:
             spec.note_event(transaction, job, before)

@@ -29,7 +29,7 @@ from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake import receipts, rejected
 from meterlake.stores.lake.rejected import NOT_IN, RejectedFilter, RejectedRow, RowRef, Status
 from meterlake.stores.lake.withdrawals import Decision, decide_meant, decide_named
-from meterlake.stores.state.acts import Act, Action, ActKind, record_act
+from meterlake.stores.state.acts import Act, ActAction, ActKind, record_act
 
 Item = TypeVar("Item")
 
@@ -212,13 +212,13 @@ def _ingest_rows(
     mark_step("requeue.ingested")
     if author is not None:
         is_edited = any(each.edited for each in origins)
-        _note(organization, author, rows, Action.EDITED if is_edited else Action.REQUEUED)
+        _note(organization, author, rows, ActAction.EDITED if is_edited else ActAction.REQUEUED)
     _keep(organization, path.name, receipt.delivery.received_at)
     return receipt
 
 
 def _note(
-    organization: Organization, author: str, rows: Sequence[RejectedRow], action: Action
+    organization: Organization, author: str, rows: Sequence[RejectedRow], action: ActAction
 ) -> None:
     """Have the log of who did what say which rows somebody decided about."""
     first = rows[0]
@@ -356,7 +356,7 @@ def _decide(organization: Organization, choice: RowChoice, decision: Decision) -
             assert choice.filters is not None
             rows = decide_meant(connection, decision, replace(choice.filters, status=None))
     if rows:
-        action = Action.DISMISSED if decision.because is not None else Action.REOPENED
+        action = ActAction.DISMISSED if decision.because is not None else ActAction.REOPENED
         subject = str(named[0]) if named else ALL_ROWS
         act = Act(ActKind.REJECTED_ROWS, subject, counted(rows, "row"), action)
         with organization.transaction(decision.author) as transaction:

@@ -36,7 +36,7 @@ class ActKind(StrEnum):
     REJECTED_ROWS = "RejectedRows"
 
 
-class Action(StrEnum):
+class ActAction(StrEnum):
     """What was done."""
 
     CANCELLED = "cancelled"
@@ -59,7 +59,7 @@ class Act:
     kind: ActKind
     subject_id: str
     name: str
-    action: Action
+    action: ActAction
 
 
 @dataclass(frozen=True, slots=True)
