@@ -129,7 +129,7 @@ def test_an_accountant_closes_a_month_without_the_command_line(world, tab, tmp_p
 
     tab.goto(f"{CONSOLE}/rejected")
     press(tab, "link", "row 3")
-    tab.get_by_label("measure.gb", exact=True).fill("5")
+    tab.locator("input[name='field:measure.gb']").fill("5")
     press(tab, "button", "Requeue as written here")
 
     go_on(tab, world, "Make the month ready for review")

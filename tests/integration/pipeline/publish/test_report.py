@@ -149,7 +149,7 @@ def test_gauges_are_not_added_up(crowded):
         "latest Seats of all accounts",
         "Calls",
     ]
-    assert usage.ranked_by == "latest Seats (By)"
+    assert usage.ranked_by == "latest Seats (B)"
     assert usage.accounts == [("acme", 5), ("zoë's", 3)]
     # On the second day, the other account has what it had on the first.
     assert usage.series[1].values == [wide + 40, wide + 7, 8]
