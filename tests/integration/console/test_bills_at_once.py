@@ -85,12 +85,14 @@ def test_a_value_that_is_refused_stands_beside_its_field_above_the_list(finance)
 
 
 def test_the_list_has_an_order_that_one_sees(finance):
-    finance.go(f"{CONSOLE}/bills")
+    finance.go(f"{CONSOLE}/bills?month={MONTH}")
 
     assert codes(finance) == sorted(codes(finance))
-    assert re.search(
-        r'aria-sort="ascending"><a href="[^"]*order=DESC[^"]*">Customer<', finance.page.text
-    )
+    head = r'aria-sort="{}"><a href="[^"]*order={}[^"]*">{}<'
+    assert re.search(head.format("ascending", "DESC", "Customer"), finance.page.text)
+    # Of all months the newest come first.
+    finance.go(f"{CONSOLE}/bills")
+    assert re.search(head.format("descending", "ASC", "Bill date"), finance.page.text)
 
 
 def test_bills_are_narrowed_by_amount_and_currency(finance):
