@@ -177,7 +177,7 @@ def test_a_file_is_withdrawn_and_comes_back(server, http, file):
     posted(http, status=409, id="sent-twice")
     log = http.get("/auditlog", params={"kinds": "runs"}).json()["data"]
     steps = [each["name"] for each in log if each["name"].startswith("backfill ")]
-    assert steps == [f"backfill {each}" for each in ("stage", "revert", "apply", "stage")]
+    assert steps[:4] == [f"backfill {each}" for each in ("stage", "revert", "apply", "stage")]
 
 
 def test_a_difference_shows_bills_only_to_who_may_read_them(server, http, file):
