@@ -1,6 +1,6 @@
 """What is charged by how many there are, not by how much is used: seats, licences."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -45,6 +45,11 @@ class CounterPricing(Entity):
     pro_rate_running_total: Flag = True
     pro_rate_adjustment_debit: Flag = True
     pro_rate_adjustment_credit: Flag = True
+
+    @property
+    def hiding_key(self) -> tuple[Any, ...]:
+        """What a plan's own price has in common with the one of its template that it hides."""
+        return (self.counter_id,)
 
 
 class CounterAdjustment(Entity):

@@ -1,7 +1,7 @@
 """Plans: their templates, their groups, the prices of aggregations on them, and how prices change."""
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -137,6 +137,12 @@ class Pricing(Entity):
     minimum_spend_description: Description | None = None
     minimum_spend_bill_in_advance: Flag | None = None
     overage_pricing_bands: Bands = ()
+
+    @property
+    def hiding_key(self) -> tuple[Any, ...]:
+        """What a plan's own price has in common with the one of its template that it hides."""
+        priced_id = self.aggregation_id or self.compound_aggregation_id
+        return priced_id, tuple(sorted(self.segment.items())), self.type
 
 
 class PlanGroup(Entity):

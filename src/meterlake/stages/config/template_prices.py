@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.catalog.counters import CounterPricing
 from meterlake.model.catalog.plans import Plan, PlanGroupLink, PlanTemplate, Pricing
 from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.errors import NotFound
 from meterlake.model.resources import code_of
 from meterlake.model.values.entity import Configuration, Record
 
@@ -71,14 +72,6 @@ class KeptCharge(NamedTuple):
         }
 
 
-def price_key(price: Pricing | CounterPricing) -> tuple[Any, ...]:
-    """What a plan's own price has in common with the one of its template that it hides."""
-    if isinstance(price, CounterPricing):
-        return (price.counter_id,)
-    segment = tuple(sorted(price.segment.items()))
-    return price.aggregation_id, price.compound_aggregation_id, segment, price.type
-
-
 def inherited_prices(
     configuration: Configuration, plan: Record[Plan], start: datetime
 ) -> Iterator[Record[Any]]:
@@ -86,14 +79,14 @@ def inherited_prices(
     for kind in (Pricing, CounterPricing):
         mine: list[Record[Any]] = [*configuration.where(kind, "plan_id", plan.id)]
         own = {
-            price_key(each.entity)
+            each.entity.hiding_key
             for each in mine
             if each.entity.end_date is None or each.entity.end_date > start
         }
         template_id = plan.entity.plan_template_id
         theirs: list[Record[Any]] = [*configuration.where(kind, "plan_template_id", template_id)]
         for each in theirs:
-            if price_key(each.entity) not in own:
+            if each.entity.hiding_key not in own:
                 yield each
 
 
@@ -102,8 +95,12 @@ def hidden_price(
 ) -> Record[Any] | None:
     """The price of the template whose place one of a plan takes; None if there is none."""
     plan_id, start = price.plan_id, price.start_date
-    plan = next((each for each in configuration.all(Plan) if each.id == plan_id), None)
-    if plan is None:
+    if plan_id is None:
+        return None
+    try:
+        plan = configuration.get(Plan, plan_id)
+    except NotFound:
+        # The same change makes it.
         return None
     found = inherited_prices(configuration, plan, start)
     return next(
@@ -111,7 +108,7 @@ def hidden_price(
             each
             for each in found
             if type(each.entity) is type(price)
-            and price_key(each.entity) == price_key(price)
+            and each.entity.hiding_key == price.hiding_key
             and each.entity.start_date <= start
             and (each.entity.end_date is None or start < each.entity.end_date)
         ),

@@ -15,7 +15,6 @@ from meterlake.model.catalog.plans import (
     PlanGroup,
     PlanTemplate,
     Pricing,
-    PricingType,
 )
 from meterlake.model.configuration.organization import CustomFields, OrganizationConfig
 from meterlake.model.customers.recurring_period import RECURRING
@@ -284,12 +283,12 @@ class PlanCatalog:
         product: Record[Product],
         whole: Period,
     ) -> Iterator[ApplicableCounterPricing]:
-        taken: dict[str, list[Period]] = defaultdict(list)
+        taken: dict[tuple[Any, ...], list[Period]] = defaultdict(list)
         for pricing, period in self._counter_prices("plan_id", plan.id, whole):
-            taken[pricing.entity.counter_id].append(period)
+            taken[pricing.entity.hiding_key].append(period)
             yield self._counter_pricing(pricing, period, product)
         for pricing, period in self._counter_prices("plan_template_id", template.id, whole):
-            for part in uncovered_periods(period, taken[pricing.entity.counter_id]):
+            for part in uncovered_periods(period, taken[pricing.entity.hiding_key]):
                 yield self._counter_pricing(pricing, part, product)
 
     def _counter_prices(
@@ -317,12 +316,12 @@ class PlanCatalog:
         product: Record[Product],
         whole: Period,
     ) -> Iterator[ApplicablePricing]:
-        taken: dict[_Priced, list[Period]] = defaultdict(list)
+        taken: dict[tuple[Any, ...], list[Period]] = defaultdict(list)
         for pricing, period in self._prices("plan_id", plan.id, whole):
-            taken[_priced(pricing.entity)].append(period)
+            taken[pricing.entity.hiding_key].append(period)
             yield self._tariff(pricing, period, product)
         for pricing, period in self._prices("plan_template_id", template.id, whole):
-            own = taken[_priced(pricing.entity)]
+            own = taken[pricing.entity.hiding_key]
             for part in uncovered_periods(period, own):
                 yield self._tariff(pricing, part, product)
 
@@ -405,15 +404,6 @@ def _priced_aggregation(
     assert pricing.compound_aggregation_id is not None, pricing
     compound = configuration.get(CompoundAggregation, pricing.compound_aggregation_id)
     return compound, tuple(CompoundScope(compound.entity, configuration).parts())
-
-
-# What a plan's own pricing hides of its template's: aggregation, segment and type.
-_Priced = tuple[str | None, Segment, PricingType]
-
-
-def _priced(pricing: Pricing) -> _Priced:
-    priced_id = pricing.aggregation_id or pricing.compound_aggregation_id
-    return priced_id, tuple(sorted(pricing.segment.items())), pricing.type
 
 
 def _place(applicable_pricing: ApplicablePricing) -> tuple[Any, ...]:
