@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from meterlake.console.data_in import inboxes, late_usage, mappings, rejected, sent_files
 from meterlake.console.data_in.late_usage import UNBILLED
+from meterlake.console.data_in.mapping_form import fields_of_meter
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.files import file_of
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
@@ -40,7 +41,7 @@ async def show_data_in(visit: Visit) -> Response:
         rejected=sorted(status["rejected"].items(), key=lambda each: -each[1]),
         waiting=sum(status["rejected"].values()),
         meters=meters,
-        columns={each["code"]: _columns_of(each) for each in rows_of(known)},
+        columns={each["code"]: fields_of_meter(each) for each in rows_of(known)},
         sources=sources["data"],
         failed=failed["data"],
         jobs=rows_of(jobs),
@@ -48,11 +49,6 @@ async def show_data_in(visit: Visit) -> Response:
         late=_count_late(rows_of(late)),
         since=lambda instant: since(visit, instant),
     )
-
-
-def _columns_of(meter: dict[str, Any]) -> list[str]:
-    """What columns files may have for the fields of a meter."""
-    return [f"{each['category'].lower()}.{each['code']}" for each in meter["dataFields"]]
 
 
 def _count_late(rows: list[dict[str, Any]]) -> dict[str, int]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.errors import NotFound
+from meterlake.model.measurements.measurement import Field
 from meterlake.model.values.period import format_instant
 from meterlake.stores import Organization
 
@@ -32,7 +33,7 @@ def file_template(organization: Organization, meter: str) -> str:
     hour = organization.now().replace(minute=0, second=0, microsecond=0)
     example = {"meter": meter, "account": _ACCOUNT, "uid": "example-1", "ts": format_instant(hour)}
     for each in fields:
-        column = f"{each.category.value.lower()}.{each.code}"
+        column = Field(each.category, each.code).column
         example[column] = _NUMBER if each.category.numeric else _TEXT
     text = StringIO()
     writer = csv.DictWriter(text, example, lineterminator="\n")
