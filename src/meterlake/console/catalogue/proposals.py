@@ -13,7 +13,6 @@ from meterlake.model.resources.change_proposals import ProposalStatus
 
 PROPOSALS: Final = "/console/catalogue/proposals"
 _VERBS: Final = {"created": "create", "updated": "update", "deleted": "delete"}
-_AGAIN: Final = frozenset({ProposalStatus.REJECTED.value, ProposalStatus.WITHDRAWN.value})
 _PRICES: Final = ("pricings", "counterPricings")
 _LISTING: Final = Listing(
     "Proposed changes",
@@ -48,9 +47,11 @@ async def show_proposal(visit: Visit) -> Response:
     id_ = visit.request.path_params["id"]
     found = await visit.api.get(f"/changeproposals/{id_}")
     await visit.people()
-    is_open = ProposalStatus(found["status"]).is_open
+    status = ProposalStatus(found["status"])
     can_be_told = (
-        is_open and not found["problems"] and visit.may("GetChangeProposalEffect", "ListBills")
+        status.is_open
+        and not found["problems"]
+        and visit.may("GetChangeProposalEffect", "ListBills")
     )
     effect = None
     if can_be_told and visit.query("effect"):
@@ -61,9 +62,9 @@ async def show_proposal(visit: Visit) -> Response:
     return visit.page(
         "catalogue/proposal.html",
         found=found,
-        is_open=is_open,
+        is_open=status.is_open,
         is_own=is_own,
-        may_be_made_again=found["status"] in _AGAIN,
+        may_be_made_again=status.is_given_up,
         can_be_told=can_be_told,
         effect=effect,
         needs_another=is_own and await _wants_two_persons(visit),

@@ -29,6 +29,15 @@ class ProposalStatus(StrEnum):
         """
         return self in {ProposalStatus.PROPOSED, ProposalStatus.APPROVED}
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether nothing became of it, so that it may be made again.
+
+        >>> ProposalStatus.WITHDRAWN.is_given_up, ProposalStatus.APPLIED.is_given_up
+        (True, False)
+        """
+        return self in {ProposalStatus.REJECTED, ProposalStatus.WITHDRAWN}
+
 
 @dataclass(frozen=True, slots=True)
 class ProposalAct:
