@@ -29,7 +29,7 @@ from meterlake.pipeline.billing.revenue import RevenueGroup
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.config.months import month_named
 from meterlake.pipeline.explorer.explore import answer, asked
-from meterlake.stages.bill.pricing.currencies import Amount, Currencies
+from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.revenue import RevenueQuery, RevenueSum, read_revenue
 from meterlake.stores.state.core import account_names
@@ -199,7 +199,7 @@ class ReportingCurrency(NamedTuple):
             return amount
         rate = self.currencies.rate(unit, str(self.reporting))
         assert rate is not None, "who has no rate is left out"
-        return self.currencies.round(Amount(amount).times(rate), str(self.reporting))
+        return self.currencies.convert(amount, rate, str(self.reporting))
 
 
 def find_margins(

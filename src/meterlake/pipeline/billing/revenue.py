@@ -11,7 +11,7 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.config.months import month_named
-from meterlake.stages.bill.pricing.currencies import Amount, Currencies
+from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.revenue import (
     RevenueQuery,
@@ -162,7 +162,7 @@ def _converted(each: RevenueSum, currencies: Currencies, reporting: str | None) 
     if reporting is None or rate is None:
         return {}
     revenue, drawn, ahead = (
-        currencies.round(Amount(amount).times(rate), reporting)
+        currencies.convert(amount, rate, reporting)
         for amount in (each.revenue, each.drawn, each.ahead)
     )
     with exact():

@@ -10,7 +10,7 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stages.bill.late_usage import LineDifference, describe_line, memo_to_carry
-from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Currencies
+from meterlake.stages.bill.pricing.currencies import CannotBill, Currencies
 from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill, next_pending_bill
@@ -104,7 +104,7 @@ class _Carrier:
         organization = configuration.single(OrganizationConfig).entity
         currencies = Currencies.of(configuration, organization)
         conversion = currencies.conversion(source, target)
-        return currencies.round(Amount(amount).times(conversion.rate), target)
+        return currencies.convert(amount, conversion.rate, target)
 
     def carry(self, difference: LineDifference, amount: Decimal) -> LateLine:
         """The line of a difference, with its memo."""

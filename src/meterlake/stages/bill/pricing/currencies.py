@@ -126,6 +126,14 @@ class Currencies:
         divisor = int(conversion.rate.scaleb(scale))
         return self.round(Amount(amount.scaleb(scale), divisor), conversion.source)
 
+    def convert(self, amount: Decimal, rate: Decimal, currency: str) -> Decimal:
+        """What an amount is in another currency, rounded as that one says.
+
+        Raises:
+            CannotBill: The currency is never rounded, but a digit would be lost.
+        """
+        return self.round(Amount(amount).times(rate), currency)
+
     def round(self, amount: Amount, currency: str) -> Decimal:
         """Round money as its currency says.
 
