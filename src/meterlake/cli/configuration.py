@@ -15,9 +15,10 @@ from cyclopts import App, Parameter
 from meterlake.cli import change_proposals
 from meterlake.cli.change_proposals import propose_documents
 from meterlake.cli.shell.file_problems import show_problems
-from meterlake.cli.shell.options import NO_OPTIONS, NOBODY, Options
+from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.cli.shell.output import confirm, require_somebody
 from meterlake.model.errors import Invalid, MeterlakeError, Required
+from meterlake.model.values.ids import UNNAMED
 from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def apply(
             work = partial(
                 apply_configuration.apply, organization.state, organization.id, documents
             )
-            author = NOBODY
+            author = UNNAMED
             if options.as_ is not None and not dry_run:
                 planned = work(author, replace(apply_options, dry_run=True))
                 author = _permitted(organization, options, planned)
@@ -126,7 +127,7 @@ def _permitted(
     from meterlake.pipeline.config.change_proposals import rights_needed
 
     changes = [{"kind": each.kind, "id": each.id, "action": each.action} for each in planned]
-    author = NOBODY  # Of what does not change.
+    author = UNNAMED  # Of what does not change.
     for to, ids in rights_needed(changes).items():
         author = options.permitted(organization, to, ids)
     return author

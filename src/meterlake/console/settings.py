@@ -55,7 +55,7 @@ _HOLDS: Final[Mapping[str, str]] = {
     "Approval": "at once, for bills that are not approved yet",
     "Review": "at once",
     "What a bill holds": _FROM_NEXT_CALCULATION,
-    "E-mails of bills": "at once, for every e-mail that is written from now on, also of bills that"
+    _LETTERS: "at once, for every e-mail that is written from now on, also of bills that"
     " are approved already",
     "Statements and invoices elsewhere": "for statements that are made from now on, and for bills"
     " from their next calculation on",

@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from meterlake.cli import run
 from meterlake.cli.app import build
-from meterlake.cli.shell.options import NOBODY
 from meterlake.model.configuration.access import Principal, PrincipalType, ServiceUser
+from meterlake.model.values.ids import UNNAMED
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs.jobs import bill
@@ -358,7 +358,7 @@ def test_everything_that_is_written_has_the_author_who_was_named(
         assert code in {0, 1}, (line, err)
         assert "Error" not in err, (line, err)
         new = authors(home) - before
-        assert not {NOBODY, f"USER_{eve}"} & new.keys(), (line, new)
+        assert not {UNNAMED, f"USER_{eve}"} & new.keys(), (line, new)
         assert [*named.values()][1 - number % 2] not in new, (line, new)
         command = command_of(line, known)
         # What a backfill keeps beside its rows, its history shows.

@@ -23,12 +23,12 @@ from meterlake.cli.billing.document import statement
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.options import (
     NO_ORGANIZATION_OPTIONS,
-    NOBODY,
     OrganizationOptions,
     as_options,
 )
 from meterlake.cli.shell.output import error_line, show_organizations
 from meterlake.model.errors import Invalid, Required
+from meterlake.model.values.ids import UNNAMED
 from meterlake.model.values.plurals import counted
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def _bill_all(
         raise Invalid("--all-orgs", True, "leave it out when you give --account or --recalculate")
     work = approve_organizations if approve else bill_organizations
     with as_options(str, **_FIELDS), options.open_all() as stores:
-        ends = work(stores, _order(choice, change_approved=change_approved), NOBODY)
+        ends = work(stores, _order(choice, change_approved=change_approved), UNNAMED)
     columns = (
         ("approved", "failed=not shown") if approve else ("bills", "failed", "left=left as is")
     )

@@ -13,6 +13,7 @@ from meterlake.cli.shell.garbage import resume_collection
 from meterlake.cli.shell.next_steps import note_home, note_organization
 from meterlake.cli.shell.output import Output
 from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.values.ids import UNNAMED
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
 Person = Annotated[str | None, Parameter(name="--as", env_var="METERLAKE_USER", show_default=False)]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
-# The author of what is done by a command that names nobody.
-NOBODY: Final = "cli"
 # What the API's fields are called on the command line.
 _OPTIONS: Final = {
     "name": "--name",
@@ -135,7 +134,7 @@ class Options(HomeOptions):
         """
         from meterlake.pipeline.access.named_people import author_named
 
-        return NOBODY if self.as_ is None else author_named(organization, self.as_)
+        return UNNAMED if self.as_ is None else author_named(organization, self.as_)
 
     def permitted(
         self, organization: "Organization", to: tuple[str, str], ids: Iterable[str] = ()
@@ -154,7 +153,7 @@ class Options(HomeOptions):
             Forbidden: The person may not, or the person's access has ended.
         """
         if self.as_ is None:
-            return NOBODY
+            return UNNAMED
         from meterlake.pipeline.access.named_people import author_named, permit_author
 
         author = author_named(organization, self.as_)

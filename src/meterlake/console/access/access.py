@@ -17,6 +17,8 @@ from meterlake.console.shell.lists import Column, ListFilter, Listing, called_by
 from meterlake.console.shell.page import Visit, page, page_routes, words
 from meterlake.console.shell.people import full_name
 from meterlake.console.shell.session import end_session, origin
+from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.values.ids import UNNAMED
 
 ACCESS: Final = "/console/access"
 PEOPLE: Final = f"{ACCESS}/people"
@@ -58,7 +60,7 @@ _LOGGED: Final = (
 )
 # What meterlake and its commands do has no person.
 _PROGRAMS_OF_OURS: Final = (
-    *(("SYSTEM", "meterlake"), ("cli", "A command without a name")),
+    *((SYSTEM, "meterlake"), (UNNAMED, "A command without a name")),
     *((each, each) for each in ("demo", "exports", "ingest")),
 )
 # What is no entity has another page than its changes.

@@ -15,6 +15,9 @@ CODE: Final = re.compile(CODE_PATTERN)
 IDENT: Final = re.compile(r"(?:[^\W\d]|\$)(?:\w|\$)*")
 ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
+# The author of what a command does that names nobody: nobody in particular.
+UNNAMED: Final = "cli"
+
 # Fixed for ever: ids of skeleton accounts and the like must come out the same on every machine.
 _NAMESPACE: Final = uuid.UUID("6f4c8a8e-2d0b-5b8e-9c55-3f1a7f0b9a11")
 

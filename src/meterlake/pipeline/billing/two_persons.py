@@ -15,6 +15,7 @@ from meterlake.model.catalog.plans import Plan, PlanGroup, PlanTemplate, Pricing
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Forbidden
+from meterlake.model.values.ids import UNNAMED
 from meterlake.model.values.plurals import counted
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
@@ -25,10 +26,8 @@ from meterlake.stores.state.billing.bills.bulk_approval import (
     read_work,
 )
 
-# Who gives a command and no name is nobody in particular.
-_UNNAMED: Final = "cli"
 # Whose calculations count for nobody.
-_NOBODY: Final = (SYSTEM, _UNNAMED, "flow")
+_NOBODY: Final = (SYSTEM, UNNAMED, "flow")
 # What people mean by prices.
 _PRICES: Final = (Pricing, CounterPricing, Plan, PlanTemplate, PlanGroup)
 # No time zone is further ahead of UTC: a change on the first day counts wherever that begins.
@@ -74,7 +73,7 @@ def _reason(
     work: BillWork, author: str, changed: Mapping[str, list[DatedChange]], zone: ZoneInfo
 ) -> str | None:
     """Why a bill is somebody's own work; None if it is not."""
-    if author == _UNNAMED:
+    if author == UNNAMED:
         return "you gave no name; say with `--as` who you are"
     if work.calculated_by == author:
         return "you had it calculated last"

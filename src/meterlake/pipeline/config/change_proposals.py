@@ -22,6 +22,7 @@ from meterlake.model.resources.change_proposals import (
 )
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import wire
+from meterlake.model.values.ids import UNNAMED
 from meterlake.model.values.secrets import holds_secrets
 from meterlake.pipeline.config.apply_configuration import (
     ApplyOptions,
@@ -49,8 +50,6 @@ from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 Answer = dict[str, Any]
-# Who gives a command and no name is nobody in particular.
-_UNNAMED: Final = "cli"
 _PRICES: Final = ("pricings", "counterPricings")
 _NEEDED: Final = {
     ChangeAction.CREATED: "config:create",
@@ -125,7 +124,7 @@ def same_order(organization: Organization, id: str) -> ChangeOrder:
         Conflict: It is open, or applied.
     """
     with organization.reading() as reader:
-        found = _open(reader, id, ProposalStatus.REJECTED, ProposalStatus.WITHDRAWN)
+        found = _open(reader, id, *(each for each in ProposalStatus if each.is_given_up))
     return ChangeOrder(found.name, found.reason, found.documents)
 
 
@@ -412,9 +411,9 @@ def _refuse_own(reader: Reader, proposal: ChangeProposal, reviewer: str) -> None
     [config] = reader.all(OrganizationConfig)
     if not config.entity.two_person_approval:
         return
-    if reviewer == _UNNAMED:
+    if reviewer == UNNAMED:
         reason = "you gave no name; say with `--as` who you are"
-    elif proposal.author == _UNNAMED:
+    elif proposal.author == UNNAMED:
         reason = "nobody knows who made it; withdraw it, and make it again with `--as`"
     elif proposal.author == reviewer:
         reason = "you made it; ask a colleague"

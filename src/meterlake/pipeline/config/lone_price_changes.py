@@ -14,11 +14,10 @@ from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.errors import Forbidden
 from meterlake.model.rules.proposed import display_name
 from meterlake.model.values.entity import Entity, Record
+from meterlake.model.values.ids import UNNAMED
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 
-# Who gives a command and no name is nobody in particular.
-_UNNAMED: Final = "cli"
 _PRICES: Final = (Pricing, CounterPricing)
 # What has charges of its own: new ones are nobody's yet, and what customers have is not deleted.
 _CHARGED: Final = (Plan, PlanTemplate, PlanGroup)
@@ -54,7 +53,7 @@ def refuse_lone_changes(reader: Reader, author: str, changes: Iterable[EntityEdi
         sold = (record for record in each if record is not None and _is_sold(reader, record))
         record = next(sold, None)
         if record is not None:
-            who = "" if author != _UNNAMED else "; say with `--as` who you are"
+            who = "" if author != UNNAMED else "; say with `--as` who you are"
             raise Forbidden(
                 f"{display_name(record)} is of a plan that customers have, and the organization wants"
                 " two persons (`twoPersonApproval`): nobody changes its prices alone; make a"
@@ -84,7 +83,7 @@ def must_propose_price(organization: Organization, author: str, id: str) -> bool
 
 
 def _needs_another(author: str) -> bool:
-    return author == _UNNAMED or author.startswith("USER_")
+    return author == UNNAMED or author.startswith("USER_")
 
 
 def _wants_two_persons(reader: Reader) -> bool:

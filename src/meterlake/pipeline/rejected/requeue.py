@@ -212,22 +212,21 @@ def _ingest_rows(
     mark_step("requeue.ingested")
     if author is not None:
         is_edited = any(each.edited for each in origins)
-        _note(organization, author, rows, ActAction.EDITED if is_edited else ActAction.REQUEUED)
+        more = f" and {counted(len(rows) - 1, 'more row')}" if len(rows) > 1 else ""
+        _note_act(
+            *(organization, author, ActAction.EDITED if is_edited else ActAction.REQUEUED),
+            *(str(rows[0].place), f"row {rows[0].row} of {rows[0].name}{more}"),
+        )
     _keep(organization, path.name, receipt.delivery.received_at)
     return receipt
 
 
-def _note(
-    organization: Organization, author: str, rows: Sequence[RejectedRow], action: ActAction
+def _note_act(
+    organization: Organization, author: str, action: ActAction, subject: str, name: str
 ) -> None:
     """Have the log of who did what say which rows somebody decided about."""
-    first = rows[0]
-    more = f" and {counted(len(rows) - 1, 'more row')}" if len(rows) > 1 else ""
-    act = Act(
-        ActKind.REJECTED_ROWS, str(first.place), f"row {first.row} of {first.name}{more}", action
-    )
     with organization.transaction(author) as transaction:
-        record_act(transaction, act)
+        record_act(transaction, Act(ActKind.REJECTED_ROWS, subject, name, action))
 
 
 def _with_uid(text: str, place: RowRef) -> str:
@@ -358,7 +357,5 @@ def _decide(organization: Organization, choice: RowChoice, decision: Decision) -
     if rows:
         action = ActAction.DISMISSED if decision.because is not None else ActAction.REOPENED
         subject = str(named[0]) if named else ALL_ROWS
-        act = Act(ActKind.REJECTED_ROWS, subject, counted(rows, "row"), action)
-        with organization.transaction(decision.author) as transaction:
-            record_act(transaction, act)
+        _note_act(organization, decision.author, action, subject, counted(rows, "row"))
     return Decided(rows, len(named) - rows if named else 0)
